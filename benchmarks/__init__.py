@@ -1,0 +1,1 @@
+"""Side by side with peers: one command, one table. Equal tokens before speed, ratios of one run, spread shown."""

@@ -1,0 +1,157 @@
+"""Lesson 08: a Llama-shaped model. Knows nothing about tokenization, sampling, or any concrete cache.
+
+RMSNorm, rotary positions, SwiGLU, grouped-query attention. Names and shapes are those of Hugging Face's LlamaForCausalLM.
+Source: Touvron et al. 2023; Zhang & Sennrich 2019 (RMSNorm); Shazeer 2020 (SwiGLU); Ainslie et al. 2023 (grouped queries).
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from kvcourse.attention import attend
+from kvcourse.caches.base import KVCache, Plan
+from kvcourse.config import LlamaConfig
+from kvcourse.errors import CacheMismatch
+from kvcourse.models.base import CausalLM
+from kvcourse.models.linear import Packed, lay_out, linear
+from kvcourse.models.rope import Rope, rotate
+from kvcourse.probe import probe
+
+Angles = tuple[Tensor, Tensor]  # cos and sin at this pass's positions
+
+
+class Attention(nn.Module):
+    """Causal self-attention in which H / H_kv query heads share a K/V head. q, k and v are one product."""
+
+    def __init__(self, config: LlamaConfig, layer: int) -> None:
+        super().__init__()
+        self.layer, self.H, self.H_kv, self.D = layer, config.n_head, config.n_kv_head, config.head_size
+        self.q_proj = nn.Linear(config.n_embd, self.H * self.D, bias=False)
+        self.k_proj = nn.Linear(config.n_embd, self.H_kv * self.D, bias=False)
+        self.v_proj = nn.Linear(config.n_embd, self.H_kv * self.D, bias=False)
+        self.o_proj = nn.Linear(self.H * self.D, config.n_embd, bias=False)
+        self.qkv = Packed(self.q_proj, self.k_proj, self.v_proj)
+
+    def forward(self, x: Float[Tensor, "B T C"], angles: Angles, plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
+        B, T, _ = x.shape
+        qkv = self.qkv(x).view(B, T, self.H + 2 * self.H_kv, self.D).transpose(1, 2)  # (B, H + 2 H_kv, T, D)
+        qk, v = qkv.split((self.H + self.H_kv, self.H_kv), dim=1)
+        q, k = rotate(qk, *angles).split((self.H, self.H_kv), dim=1)  # (B, H, T, D), (B, H_kv, T, D)
+        for name, new in (("q", q), ("k", k), ("v", v)):
+            probe(self.layer, f"attn.{name}", new)
+        if cache is not None:
+            k, v = cache.append(self.layer, k, v)  # (B, H_kv, S, D): the past and these
+        probe(self.layer, "attn.attended", k)
+        z = attend(q, k, v, plan.mask)  # (B, H, T, D)
+        probe(self.layer, "attn.z", z)
+        return linear(z.transpose(1, 2).reshape(B, T, -1), self.o_proj.weight)
+
+
+class MLP(nn.Module):
+    """SwiGLU: one half of the hidden units decides how much of the other half passes. Gate and up are one product."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.n_embd, config.n_inner, bias=False)
+        self.up_proj = nn.Linear(config.n_embd, config.n_inner, bias=False)
+        self.down_proj = nn.Linear(config.n_inner, config.n_embd, bias=False)
+        self.gate_up = Packed(self.gate_proj, self.up_proj)
+
+    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)  # (B, T, F) each
+        return linear(F.silu(gate) * up, self.down_proj.weight)
+
+
+class Block(nn.Module):
+    """Attention, then MLP; each reads a normalised copy of the stream and adds its result to it."""
+
+    def __init__(self, config: LlamaConfig, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.input_layernorm = nn.RMSNorm(config.n_embd, eps=config.norm_eps)
+        self.self_attn = Attention(config, layer)
+        self.post_attention_layernorm = nn.RMSNorm(config.n_embd, eps=config.norm_eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Float[Tensor, "B T C"], angles: Angles, plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
+        probe(self.layer, "resid_pre", x)
+        attn_out = self.self_attn(self.input_layernorm(x), angles, plan, cache)
+        probe(self.layer, "attn_out", attn_out)
+        x = x + attn_out
+        probe(self.layer, "resid_mid", x)
+        mlp_out = self.mlp(self.post_attention_layernorm(x))
+        probe(self.layer, "mlp_out", mlp_out)
+        x = x + mlp_out
+        probe(self.layer, "resid_post", x)
+        return x
+
+
+class Decoder(nn.Module):
+    """The parts of a Llama, under Hugging Face's names: token table, blocks, last norm."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.n_embd)
+        self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
+        self.norm = nn.RMSNorm(config.n_embd, eps=config.norm_eps)
+
+
+class Llama(CausalLM):
+    """Embedding, blocks, a last norm, and an output head (the embedding table again where `config.tied`).
+
+        logits = Llama(config)(tokens)                  # (B, T) -> (B, T, V)
+        logits = Llama(config)(tokens, cache=cache)     # positions start at cache.length
+
+    New weights are normal, 0.02; seed them with torch.manual_seed.
+    """
+
+    config: LlamaConfig
+
+    @torch.inference_mode(False)  # tensors made in that mode cannot be trained, nor be seen to change
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config)
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.tie()
+        self.rope = Rope(config)
+        for name, parameter in self.named_parameters():
+            if "norm" not in name:
+                nn.init.normal_(parameter, std=0.02)
+        self.pack()
+
+    def run_blocks(self, tokens: Int[Tensor, "B T"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
+        if cache is not None and cache.keys == "raw":
+            raise CacheMismatch(
+                "This cache wants raw keys.", expected="rotated keys", got=cache.keys, todo="Use another kind of cache."
+            )
+        x = self.model.embed_tokens(tokens)
+        probe(None, "embed", x)
+        positions = plan.query_positions.clamp(min=0) if plan.padding else plan.query_positions
+        cos, sin = self.rope.at(positions, like=x)  # (T, D) each
+        if positions.dim() == 2:
+            cos, sin = cos[:, None], sin[:, None]  # (B, 1, T, D)
+        for block in self.model.layers:
+            x = block(x, (cos, sin), plan, cache)
+        return x
+
+    def head(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        x = self.model.norm(x)
+        probe(None, "ln_final", x)
+        return linear(x, self.lm_head.weight)
+
+    def tie(self) -> None:
+        if self.config.tied:
+            self.lm_head.weight = self.model.embed_tokens.weight  # one tensor, two names
+
+    def pack(self) -> None:
+        if self.device.type == "meta":  # nothing is there yet, and concatenating there costs a second of imports
+            return
+        lay_out(self.lm_head.weight)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.qkv.matrix()
+                lay_out(module.o_proj.weight)
+            elif isinstance(module, MLP):
+                module.gate_up.matrix()
+                lay_out(module.down_proj.weight)

@@ -1,0 +1,56 @@
+"""Every lesson: what the command line prints about the machine and the exercises. Knows nothing about how it was found out."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from kvcourse.course import Prepared
+from kvcourse.doctor import Finding
+
+
+def print_findings(findings: Iterable[Finding], console: Console) -> list[Finding]:
+    """A table of all findings, then what to type for each that is wrong. Returns them."""
+    with console.status("Looking ..."):
+        seen = list(findings)
+    table = Table("", "what", "found", "needed")
+    for finding in seen:
+        mark = "[green]ok[/]" if finding.ok else "[bold red]wrong[/]"
+        table.add_row(mark, finding.what, _plain(finding.found), _plain(finding.needed))
+    console.print(table)
+    wrong = [finding for finding in seen if not finding.ok]
+    for finding in wrong:
+        console.print(f"{finding.what}: {finding.found}. Fix: {finding.fix}", markup=False, highlight=False, soft_wrap=True)
+    console.print("Something is wrong; see the fixes above." if wrong else "Everything the course needs is here.")
+    return seen
+
+
+def print_prepared(prepared: list[Prepared], root: Path, console: Console) -> None:
+    """One line for each exercise, then the next command."""
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if not prepared:
+        say(f"There are no exercises in {root / 'exercises'} yet.")
+    for one in prepared:
+        path = _short(one.path, root)
+        if one.action == "copied":
+            say(f"copied   {path}")
+        elif one.action == "kept":
+            say(f"kept     {path}")
+        elif one.action == "newer" and one.offered is not None:
+            say(f"kept     {path}; the course has a newer version, which lies beside it: {_short(one.offered, root)}")
+        else:
+            say(f"kept     {path}; to start it afresh, rename yours and run `kvcourse start` again")
+    say("Next: kvcourse lab")
+
+
+def _short(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _plain(text: str) -> str:
+    """Square brackets are markup to rich."""
+    return text.replace("[", "\\[")

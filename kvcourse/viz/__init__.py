@@ -1,0 +1,30 @@
+"""Every lesson: what a notebook shows. Knows nothing about how anything is computed, and imports no torch.
+
+`style` holds the one look of all figures, `plots` the figures, `source` shows the package's own code. Figure functions take
+plain lists and NumPy arrays and return a matplotlib Figure, so that the last line of a cell shows it.
+"""
+
+import importlib
+
+_PLACES = {
+    "show_source": "kvcourse.viz.source",
+    "show_diff": "kvcourse.viz.source",
+    "plot_next_tokens": "kvcourse.viz.plots",
+    "draw_signed": "kvcourse.viz.plots",
+}
+_MODULES = ("plots", "source", "style")
+
+__all__ = [*_PLACES, *_MODULES]
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use: showing a function's source needs no matplotlib."""
+    if name in _MODULES:
+        return importlib.import_module(f"kvcourse.viz.{name}")
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'kvcourse.viz' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
