@@ -1,4 +1,4 @@
-"""How fast this machine reads memory: the floor under a decode step. Knows nothing about models."""
+"""Lesson 07: how fast this machine reads memory: the floor under a decode step. Knows nothing about models."""
 
 import statistics
 import time

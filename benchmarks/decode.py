@@ -1,4 +1,6 @@
-"""python -m benchmarks.decode: kvcourse beside Hugging Face transformers, on the same weights, in one run.
+"""Lesson 07: kvcourse beside Hugging Face transformers, same weights, same run. Knows nothing about how an engine works.
+
+    python -m benchmarks.decode
 
 Each round asks every engine in turn, so that a machine that slows down slows all of them. Tokens must be the same before any
 time is shown. Share of the limit: a decode step reads all weights and the K/V so far; the limit is reading them at the
@@ -90,11 +92,11 @@ def different_tokens(results: list[Result]) -> list[str]:
 def table(results: list[Result], bandwidth: float) -> Table:
     """One row an engine and prompt length."""
     made = Table(
-        "engine", box=box.SIMPLE, title=f"{device_name()}, float32, batch 1. Memory is read at {bandwidth / 1e9:.1f} GB/s."
+        box=box.SIMPLE,
+        title=f"{device_name()}, float32, batch 1. Memory is read at {bandwidth / 1e9:.1f} GB/s.",
+        caption=f"limit: share of what that bandwidth allows. ratio: decode speed over {BASE}, median and spread.",
     )
-    made.caption = (
-        f"limit: share of what that bandwidth allows. ratio: decode speed over {BASE}, median and spread of the rounds."
-    )
+    made.add_column("engine", no_wrap=True)
     for name in ("prompt", "tokens/s", "limit", "ratio", "spread", "first ms", "peak MiB"):
         made.add_column(name, justify="right", no_wrap=True)
     for result in results:
@@ -142,7 +144,7 @@ def main() -> int:
         ]
         print(json.dumps(rows, indent=2))
     else:
-        Console().print(table(results, bandwidth))
+        Console(width=110).print(table(results, bandwidth))
     return 0
 
 

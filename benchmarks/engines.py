@@ -1,4 +1,4 @@
-"""The engines that are compared, each in a process of its own. Knows nothing about tables.
+"""Lesson 07: the engines that are compared, each in a process of its own. Knows nothing about tables.
 
 Every engine gets the same weights (one seed) and answers the same request: a prompt, a number of new tokens, greedy. A
 worker process serves one engine, so that its peak memory is its own, and sits still while another one runs.
@@ -151,8 +151,8 @@ class Worker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         peak = int(self._line()["peak_bytes"])
-        self._process.wait()
-        return peak
+        with self._process:  # waits, and closes the pipes
+            return peak
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None

@@ -140,7 +140,7 @@ class Conversation:
                     yield token
                 if watch.interrupted():
                     return
-            turn.finish_reason = tokens.output.finish_reason
+            turn.finish_reason = tokens.output.finish_reason or turn.finish_reason
 
         for piece in self.tokenizer.decode_stream(visible()):
             turn.text += piece

@@ -88,14 +88,15 @@ def _fill(config: Config, weights: Mapping[str, Tensor], dtype: torch.dtype | No
         with torch.device("meta"), _Undrawn():
             model: CausalLM = GPT(config) if isinstance(config, GPTConfig) else Llama(config)
         weights = _match(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, config)
-        kept = {
-            name: nn.Parameter(tensor.to(device, dtype, copy=True, memory_format=torch.contiguous_format))
-            for name, tensor in weights.items()
-        }
+        kept = {name: nn.Parameter(tensor.to(device, dtype)) for name, tensor in weights.items()}
         if _is_tied(config):
             kept[_HEAD] = kept[_embedding(config)]  # the same object, so the model stays tied
         model.load_state_dict(kept, assign=True)
-        model.pack()
+        model.pack()  # copies most weights, into another layout
+        in_file = {tensor.data_ptr() for tensor in weights.values()}
+        for parameter in model.parameters():
+            if parameter.data_ptr() in in_file:
+                parameter.data = parameter.data.clone()
     return model.eval().requires_grad_(False)
 
 

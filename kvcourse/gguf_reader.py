@@ -60,7 +60,7 @@ def _config(meta: dict[str, Any], names: set[str]) -> LlamaConfig:
     _refuse("general.architecture", meta.get("general.architecture"), "llama")
     own = {name.removeprefix("llama."): value for name, value in meta.items() if name.startswith("llama.")}
     n_head, n_embd = _need(own, "attention.head_count"), _need(own, "embedding_length")
-    head_size = own.get("attention.key_length", own.get("rope.dimension_count", n_embd // n_head))
+    head_size = own.get("attention.key_length", n_embd // n_head)
     _refuse("llama.rope.scaling.type", own.get("rope.scaling.type", "none"), "none")
     _refuse("llama.expert_count", own.get("expert_count", 0), 0)
     _refuse("llama.attention.sliding_window", own.get("attention.sliding_window", 0), 0)

@@ -40,7 +40,7 @@ def read_config(settings: Settings) -> Config:
                               got=repr(kind), todo="Use a GPT-2 or Llama checkpoint.")  # fmt: skip
     try:
         return readers[kind](settings)
-    except (ConfigError, TypeError, ValueError, AttributeError) as error:
+    except (ConfigError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise CheckpointError(f"config.json does not describe a model ({error})", expected=f"a configuration of {kind}",
                               got="one that contradicts itself", todo="Save the checkpoint again.") from error  # fmt: skip
 
@@ -68,20 +68,21 @@ def write_config(config: Config) -> Settings:
 
 def _read_gpt(settings: Settings) -> GPTConfig:
     _refuse_others(settings, _GPT_ONLY)
+    n_embd = _need(settings, "n_embd", "hidden_size")
     return GPTConfig(
         vocab_size=_need(settings, "vocab_size"),
         context_length=_need(settings, "n_positions", "max_position_embeddings"),
         n_layer=_need(settings, "n_layer", "num_hidden_layers"),
         n_head=_need(settings, "n_head", "num_attention_heads"),
-        n_embd=_need(settings, "n_embd", "hidden_size"),
-        n_inner=settings.get("n_inner"),
+        n_embd=n_embd,
+        n_inner=settings.get("n_inner") or 4 * n_embd,
         norm_eps=float(settings.get("layer_norm_epsilon", 1e-5)),
     )
 
 
 def _read_llama(settings: Settings) -> LlamaConfig:
     _refuse_others(settings, _LLAMA_ONLY)
-    n_head = _need(settings, "num_attention_heads")
+    n_head, n_embd = _need(settings, "num_attention_heads"), _need(settings, "hidden_size")
     theta, scaling = _read_rope(settings)
     return LlamaConfig(
         vocab_size=_need(settings, "vocab_size"),
@@ -89,9 +90,9 @@ def _read_llama(settings: Settings) -> LlamaConfig:
         n_layer=_need(settings, "num_hidden_layers"),
         n_head=n_head,
         n_kv_head=settings.get("num_key_value_heads") or n_head,
-        n_embd=_need(settings, "hidden_size"),
+        n_embd=n_embd,
         n_inner=_need(settings, "intermediate_size"),
-        head_size=settings.get("head_dim"),
+        head_size=settings.get("head_dim") or n_embd // n_head,
         norm_eps=float(settings.get("rms_norm_eps", 1e-6)),
         rope_theta=theta,
         rope_scaling=scaling,

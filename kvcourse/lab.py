@@ -24,7 +24,8 @@ def has_display(environ: Mapping[str, str], system: str) -> bool:
 
 def lab_command(root: Path, notebook: str, *, browser: bool, as_root: bool, extra: list[str]) -> list[str]:
     """JupyterLab rooted at the course, so that links between notebooks/ and work/ lead somewhere."""
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{notebook}"]
+    command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]
+    command += [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{notebook}"]
     if not browser:
         command.append("--no-browser")
     if as_root:  # JupyterLab refuses to run as root unless told; in a container there is often nobody else

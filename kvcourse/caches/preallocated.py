@@ -9,7 +9,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from kvcourse.caches.base import FullCache, KeysValues
+from kvcourse.caches.base import KeysValues
+from kvcourse.caches.full import FullCache
 from kvcourse.errors import InputError
 from kvcourse.meter import count
 

@@ -7,7 +7,6 @@ Source: Radford et al. 2019; attention: Vaswani et al. 2017.
 import math
 
 import torch
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn

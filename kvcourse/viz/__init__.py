@@ -1,7 +1,8 @@
-"""Every lesson: what a notebook shows. Knows nothing about how anything is computed, and imports no torch.
+"""Every lesson: what a notebook shows. Knows nothing about how anything is computed, and imports no torch by itself.
 
 `style` holds the one look of all figures, `plots` the figures, `source` shows the package's own code. Figure functions take
-plain lists and NumPy arrays and return a matplotlib Figure, so that the last line of a cell shows it.
+plain lists and NumPy arrays and return a matplotlib Figure, so that the last line of a cell shows it. `widgets` holds what can
+be clicked; `recording` runs a model and keeps what `stepper` draws.
 """
 
 import importlib
@@ -11,8 +12,9 @@ _PLACES = {
     "show_diff": "kvcourse.viz.source",
     "plot_next_tokens": "kvcourse.viz.plots",
     "draw_signed": "kvcourse.viz.plots",
+    "cache_stepper": "kvcourse.viz.widgets",
 }
-_MODULES = ("plots", "source", "style")
+_MODULES = ("moments", "plots", "recording", "source", "stepper", "style", "widgets")
 
 __all__ = [*_PLACES, *_MODULES]
 

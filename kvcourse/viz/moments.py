@@ -12,6 +12,8 @@ from jaxtyping import Float
 
 from kvcourse.errors import InputError
 
+Kind = Literal["empty", "prefill", "decode", "end"]
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -20,7 +22,7 @@ class Moment:
     states: of each slot, by the names of `style.SLOTS`: "held", "written" (in this pass), "reused", "evicted", "empty".
     """
 
-    kind: Literal["empty", "prefill", "decode", "end"]
+    kind: Kind
     states: tuple[str, ...]
     k: Float[np.ndarray, "L H_kv slots D"]  # NaN where a slot holds nothing
     v: Float[np.ndarray, "L H_kv slots D"]
@@ -52,14 +54,16 @@ class Run:
         """Query heads that share a K/V head."""
         return self.moments[0].q.shape[1] // self.heads
 
+    def limit(self, name: Literal["q", "k", "v"], row: int, head: int) -> float:
+        """The largest magnitude in one layer and K/V head, over all slots and moments: the end of that row's colour scale."""
+        heads = slice(head, head + 1) if name != "q" else slice(head * self.group, (head + 1) * self.group)
+        parts = [np.abs(getattr(moment, name)[row, heads]) for moment in self.moments]
+        return max((float(np.nanmax(part)) for part in parts if np.isfinite(part).any()), default=0.0) or 1.0
+
     @cached_property
-    def limits(self) -> dict[str, float]:
-        """The largest magnitudes of q, k, v and weights in the whole run: one scale for all heads, layers and moments."""
-        found = {}
-        for name in ("q", "k", "v", "weights"):
-            parts = [np.abs(getattr(moment, name)) for moment in self.moments]
-            found[name] = max((float(np.nanmax(part)) for part in parts if np.isfinite(part).any()), default=0.0) or 1.0
-        return found
+    def largest_share(self) -> float:
+        """The tallest bar: one scale for all layers, heads and moments."""
+        return max((float(moment.weights.max()) for moment in self.moments if moment.weights.size), default=0.0) or 1.0
 
     def at(self, index: int, head: int = 0) -> Moment:
         """Raises: InputError for a moment or a K/V head that does not exist."""
@@ -68,10 +72,11 @@ class Run:
                 raise InputError(f"No such {name}.", expected=f"0 to {count - 1}", got=value)
         return self.moments[index]
 
-    def head_name(self, head: int) -> str:
+    def head_lines(self, head: int) -> list[str]:
+        """Which heads are drawn: one line, or two where query heads share a K/V head."""
         if self.group == 1:
-            return f"head {head}"
-        return f"K/V head {head} (query heads {head * self.group} to {(head + 1) * self.group - 1})"
+            return [f"head {head}"]
+        return [f"K/V head {head}", f"Q heads {head * self.group}–{(head + 1) * self.group - 1}"]
 
 
 def describe(run: Run, index: int) -> tuple[str, str, str]:
@@ -86,7 +91,7 @@ def describe(run: Run, index: int) -> tuple[str, str, str]:
         return f"Prefill: {_count(moment.length, 'token')} in one pass", written, chosen
     if moment.kind == "decode":
         title = f"Decode {index - 1}: {quoted(run.texts[moment.length - 1])} goes in"
-        return title, f"1 column of K and V written; 1 query reads {_count(moment.length, 'key')}.", chosen
+        return title, f"1 column of K and V written; the new query reads {_count(moment.length, 'key')}.", chosen
     last = f"{quoted(run.texts[-1])} came last: it has no K and V yet."
     return "After: K and V stay, every Q is gone", f"{_count(moment.length, 'column')} held for whatever comes next.", last
 
@@ -99,7 +104,7 @@ def describe_run(run: Run, head: int = 0) -> str:
         shown = f"layers {', '.join(map(str, run.layers))} of {run.n_layer}"
     steps = " ".join("{}. {} {}".format(*describe(run, index)) for index in key_moments(run))
     return (
-        f"A KV cache while tokens are generated; {run.head_name(head)}, {shown}. {steps} "
+        f"A KV cache while tokens are generated; {', '.join(run.head_lines(head))}, {shown}. {steps} "
         "Columns of K and V stay where they were written; each query is crossed out after its pass. "
         f"Through the model: {_count(last.tokens, 'token')} with the cache, {last.tokens_recomputed} with the recompute loop."
     )

@@ -4,7 +4,7 @@ Every number comes from what ran: K and V are read back from the cache, Q and th
 counts from meters around this run and around the recompute loop's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from kvcourse.meter import Meter
 from kvcourse.models.base import CausalLM
 from kvcourse.sampling import greedy
 from kvcourse.trace import Trace, trace
-from kvcourse.viz.moments import Moment, Run
+from kvcourse.viz.moments import Kind, Moment, Run
 
 MOST_LAYERS = 4  # panels that fit on a screen
 SPARE_SLOTS = 3  # of a large empty buffer, how many are drawn beyond what this run needs
@@ -43,7 +43,7 @@ def record_run(
     if isinstance(cache, str):
         cache = make_cache(cache, model, room_tokens=len(ids) + max_new_tokens)
     if cache.length:
-        raise InputError("The stepper shows how a cache fills.", expected="an empty cache", got=f"{cache.length} tokens in it", todo="Call cache.reset() first.")  # fmt: skip
+        raise InputError("A run starts with an empty cache.", expected="length 0", got=cache.length, todo="Call cache.reset().")
     shown = _chosen_layers(model.config.n_layer, layers)
     slots = len(ids) + max_new_tokens
     if cache.capacity is not None:
@@ -73,7 +73,7 @@ class _Recorder:
         self.tokens = self.tokens_recomputed = 0
         self.moments: list[Moment] = []
 
-    def keep(self, kind: str, named: Trace | None, T: int) -> None:
+    def keep(self, kind: Kind, named: Trace | None, T: int) -> None:
         """One moment: after the pass that `named` traced over T tokens, or when none runs."""
         H, D, length = self.config.n_head, self.config.head_size, self.cache.length
         q, weights = np.zeros((len(self.layers), H, 0, D)), np.zeros((len(self.layers), H, 0))
@@ -83,7 +83,7 @@ class _Recorder:
         k, v = (self._rows(part) for part in ("keys", "values"))
         states = ["held"] * (length - T) + ["written"] * T
         states += ["empty"] * ((self.slots if self.cache.capacity is not None else 0) - length)
-        self.moments.append(Moment(kind, tuple(states), k, v, q, weights, length, self.tokens, self.tokens_recomputed))  # type: ignore[arg-type]
+        self.moments.append(Moment(kind, tuple(states), k, v, q, weights, length, self.tokens, self.tokens_recomputed))
 
     def _rows(self, part: str) -> np.ndarray:
         """What the cache holds now, (L, H_kv, slots, D); NaN where a slot is empty."""
@@ -94,7 +94,7 @@ class _Recorder:
         return rows
 
 
-def _stack(tensors) -> np.ndarray:  # type: ignore[no-untyped-def]
+def _stack(tensors: Iterable[Tensor]) -> np.ndarray:
     return np.stack([_array(tensor) for tensor in tensors])
 
 

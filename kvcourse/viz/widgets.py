@@ -1,0 +1,176 @@
+"""Lesson 01 onwards: pictures that can be stepped through. Knows nothing about models: it shows drawings by number.
+
+The only importer of ipywidgets. A widget lives as long as its kernel, so each one comes with a figure that stays: see
+`Live`.
+"""
+
+import asyncio
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets
+from IPython.display import display
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from kvcourse.caches.base import KVCache
+from kvcourse.models.base import CausalLM
+from kvcourse.viz import stepper, style
+from kvcourse.viz.moments import Run, describe, describe_run
+from kvcourse.viz.recording import record_run
+
+LIVE = "kvcourse-live"
+PLAY_S = 1.5
+NOTE = "Run this cell in JupyterLab to step through it."
+_VIEW = "application/vnd.jupyter.widget-view+json"
+# JupyterLab saves a widget's view without the widget, and then shows "model not found" in its place. So the figure is an output
+# of its own, hidden while a live widget stands above it; a view whose widget or kernel is gone is hidden in turn. Only a view
+# has no data-mime-type. A page that ignores these rules (GitHub, a PDF, another editor) shows the figure, as it should.
+_ALIVE, _OUTPUT = f".{LIVE}:not(.jupyter-widgets-disconnected)", ".jp-OutputArea-child"
+RULES = (
+    f"{_OUTPUT}:has(+ {_OUTPUT} + {_OUTPUT} .{LIVE}-rules):not(:has({_ALIVE})):not(:has([data-mime-type])),"
+    f"{_OUTPUT}:has({_ALIVE}) + {_OUTPUT}:has(+ {_OUTPUT} .{LIVE}-rules),"
+    f"{_OUTPUT}:has({_ALIVE}) + {_OUTPUT} + {_OUTPUT}:has(.{LIVE}-rules) {{ display: none }}"
+)
+
+
+class Live:
+    """A widget, and the figure that stands for it wherever it cannot run. The last value of a cell, or `display(...)` it.
+
+    Three outputs: the widget, which is there at once; the figure; a line with the rules above and the picture in words.
+    """
+
+    def __init__(self, widget: ipywidgets.DOMWidget, draw: Callable[[], Figure], words: str) -> None:
+        self.widget, self.draw, self.words = widget, draw, words
+        widget.add_class(LIVE)
+
+    def _ipython_display_(self) -> None:
+        view = self.widget._repr_mimebundle_()[_VIEW]  # without the usual text, which is a dump of the widget's parts
+        display({_VIEW: view}, raw=True)
+        figure = self.draw()
+        about = {"image/png": {"alt": self.words, "width": round(figure.get_figwidth() * style.DPI)}}
+        display({"image/png": style.png(figure), "text/plain": self.words}, metadata=about, raw=True)
+        rules = f'<style class="{LIVE}-rules">{RULES}</style>'
+        words = f"<details><summary>{NOTE} The picture in words.</summary><p>{html.escape(self.words)}</p></details>"
+        display({"text/html": rules + words, "text/plain": NOTE}, raw=True)
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+class Frames:
+    """Pictures by (moment, head): drawn when first asked for, or ahead of time, while the kernel has nothing else to do."""
+
+    def __init__(self, draw: Callable[[int, int], bytes]) -> None:
+        self._draw = draw
+        self._drawn: dict[tuple[int, int], bytes] = {}
+        self._waiting: list[tuple[int, int]] = []
+        self._busy = False
+
+    def __getitem__(self, which: tuple[int, int]) -> bytes:
+        if which not in self._drawn:
+            self._drawn[which] = self._draw(*which)
+        return self._drawn[which]
+
+    def ahead(self, which: Sequence[tuple[int, int]]) -> None:
+        """Draw these next, one at a time, whenever the event loop is free. Without a loop: when they are asked for."""
+        self._waiting = [one for one in which if one not in self._drawn]
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self._waiting and not self._busy:
+            self._busy = True
+            loop.call_later(0.05, self._one, loop)
+
+    def _one(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._busy = False
+        if self._waiting:
+            self[self._waiting.pop(0)]
+            self.ahead(self._waiting)
+
+
+def cache_stepper(
+    model: CausalLM,
+    prompt_ids: Sequence[int] | Tensor,
+    *,
+    max_new_tokens: int = 5,
+    cache: str | KVCache = "preallocated",
+    layers: Sequence[int] | None = None,
+) -> Live:
+    """Step through a real run: the prompt goes in, then one token at a time; K and V stay, each Q is thrown away.
+
+    cache: "preallocated" (shows its empty slots), "growing", or an empty cache of your own.
+    layers: which to draw; by default all, or four spread evenly.
+    """
+    return step_through(record_run(model, prompt_ids, max_new_tokens=max_new_tokens, cache=cache, layers=layers))
+
+
+def step_through(run: Run) -> Live:
+    """The same for a run that was recorded before."""
+    return Live(_controls(run), lambda: stepper.draw_run(run), describe_run(run))
+
+
+def _controls(run: Run) -> ipywidgets.VBox:
+    """Play, two step buttons, a slider, a choice of heads, and the picture that follows them."""
+    last = len(run.moments) - 1
+    frames = Frames(lambda index, head: style.png(stepper.draw_moment(run, index, head)))
+    slider = ipywidgets.IntSlider(
+        max=last, description="moment", tooltip="Moment of the run: arrow keys move it", layout={"width": "22em"}
+    )
+    back, forth = (
+        ipywidgets.Button(icon=f"step-{way}", tooltip=f"One moment {way}", layout={"width": "3em"})
+        for way in ("backward", "forward")
+    )
+    names = [(", ".join(run.head_lines(head)), head) for head in range(run.heads)]
+    heads = ipywidgets.Dropdown(options=names, description="showing", tooltip="Which head is drawn", layout={"width": "18em"})
+    picture = ipywidgets.Image(
+        format="png", width=round(stepper.WIDTH * style.DPI), layout={"max_width": "100%", "height": "auto"}
+    )
+    words = ipywidgets.HTML(layout={"margin": "0", "height": "0"})
+
+    def show(_: Any = None) -> None:
+        index, head = slider.value, heads.value
+        picture.value = frames[index, head]
+        spoken = html.escape(" ".join(describe(run, index)))
+        words.value = f'<span role="status" aria-live="polite" style="{_FOR_READERS}">{spoken}</span>'
+        frames.ahead([(i % (last + 1), head) for i in range(index + 1, index + last + 1)])
+
+    def move(by: int) -> None:
+        slider.value = min(max(slider.value + by, 0), last)
+
+    back.on_click(lambda _: move(-1))
+    forth.on_click(lambda _: move(1))
+    slider.observe(show, "value")
+    heads.observe(show, "value")
+    show()
+    parts = [_play_button(slider), back, forth, slider, heads]
+    return ipywidgets.VBox([ipywidgets.HBox(parts, layout={"flex_flow": "row wrap"}), words, picture])
+
+
+def _play_button(slider: ipywidgets.IntSlider) -> ipywidgets.ToggleButton:
+    """Moves the slider, from the start if it stands at the end. (ipywidgets.Play has buttons without names for screen readers.)"""
+    button = ipywidgets.ToggleButton(icon="play", tooltip="Play", layout={"width": "3em"})
+    ticking: list[asyncio.TimerHandle] = []
+
+    def tick() -> None:
+        slider.value += 1
+        button.value = slider.value < slider.max
+        if button.value:
+            ticking[:] = [asyncio.get_running_loop().call_later(PLAY_S, tick)]
+
+    def pressed(change: dict[str, Any]) -> None:
+        button.icon, button.tooltip = ("pause", "Pause") if change["new"] else ("play", "Play")
+        for timer in ticking:
+            timer.cancel()
+        if change["new"]:
+            slider.value = slider.min if slider.value == slider.max else slider.value
+            ticking[:] = [asyncio.get_running_loop().call_later(PLAY_S / 3, tick)]
+
+    button.observe(pressed, "value")
+    return button
+
+
+# For screen readers only: the picture says the same to the eye.
+_FOR_READERS = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"

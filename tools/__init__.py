@@ -1,0 +1,1 @@
+"""Maintainers only: what builds and checks the course. Nothing in the package imports it."""
