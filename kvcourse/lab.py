@@ -26,6 +26,7 @@ def lab_command(root: Path, notebook: str, *, browser: bool, as_root: bool, extr
     """JupyterLab rooted at the course, so that links between notebooks/ and work/ lead somewhere."""
     command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]
     command += [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{notebook}"]
+    command.append("--ServerApp.contents_manager_class=kvcourse.lesson_files.LessonFiles")
     if not browser:
         command.append("--no-browser")
     if as_root:  # JupyterLab refuses to run as root unless told; in a container there is often nobody else

@@ -79,8 +79,9 @@ class Timing:
     device: str
 
     def __str__(self) -> str:
-        spread = f"{self.min_s * 1e3:.2f} to {self.max_s * 1e3:.2f}"
-        return f"{self.median_s * 1e3:.2f} ms (median of {self.runs}, {spread}; {self.device})"
+        scale, unit = (1, "s") if self.median_s >= 1 else (1e3, "ms")
+        spread = f"{self.min_s * scale:.2f} to {self.max_s * scale:.2f}"
+        return f"{self.median_s * scale:.2f} {unit} (median of {self.runs}, {spread}; {self.device})"
 
 
 def timed(fn: Callable[[], object], runs: int = 5, warmup: int = 1) -> Timing:

@@ -41,11 +41,15 @@ def gpt_logits(weights: dict[str, np.ndarray], config, ids: list[int]) -> np.nda
     def gelu(x):
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
-    stream = [weights["transformer.wte.weight"][token] + weights["transformer.wpe.weight"][place] for place, token in enumerate(ids)]
+    stream = [
+        weights["transformer.wte.weight"][token] + weights["transformer.wpe.weight"][place] for place, token in enumerate(ids)
+    ]
     for layer in range(config.n_layer):
         name = f"transformer.h.{layer}"
         qkv = [affine(norm(x, f"{name}.ln_1"), f"{name}.attn.c_attn") for x in stream]
-        q, k, v = ([np.split(part, config.n_head) for part in parts] for parts in zip(*(np.split(x, 3) for x in qkv), strict=True))
+        q, k, v = (
+            [np.split(part, config.n_head) for part in parts] for parts in zip(*(np.split(x, 3) for x in qkv), strict=True)
+        )
         mixed = attention(q, k, v, 1)
         stream = [x + affine(z, f"{name}.attn.c_proj") for x, z in zip(stream, mixed, strict=True)]
         stream = [x + affine(gelu(affine(norm(x, f"{name}.ln_2"), f"{name}.mlp.c_fc")), f"{name}.mlp.c_proj") for x in stream]

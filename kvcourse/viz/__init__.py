@@ -13,6 +13,7 @@ _PLACES = {
     "plot_next_tokens": "kvcourse.viz.plots",
     "draw_signed": "kvcourse.viz.plots",
     "cache_stepper": "kvcourse.viz.widgets",
+    "next_token_explorer": "kvcourse.viz.widgets",
 }
 _MODULES = ("moments", "plots", "recording", "source", "stepper", "style", "widgets")
 

@@ -69,7 +69,7 @@ class Run:
         """Raises: InputError for a moment or a K/V head that does not exist."""
         for name, value, count in (("moment", index, len(self.moments)), ("K/V head", head, self.heads)):
             if not 0 <= value < count:
-                raise InputError(f"No such {name}.", expected=f"0 to {count - 1}", got=value)
+                raise InputError(f"No such {name}.", expected=f"0 to {count - 1}", got=value, todo="Choose one that there is.")
         return self.moments[index]
 
     def head_lines(self, head: int) -> list[str]:

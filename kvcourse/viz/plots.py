@@ -35,7 +35,12 @@ def plot_next_tokens(
     """
     panels = {label: _rows(label, pairs) for label, pairs in predictions.items()}
     if not panels or not any(panels.values()):
-        raise InputError("Nothing to draw.", expected="{prompt: [(token, probability), ...]}", got=repr(dict(predictions)))
+        raise InputError(
+            "Nothing to draw.",
+            expected="{prompt: [(token, probability), ...]}",
+            got=repr(dict(predictions)),
+            todo="Give at least one pair.",
+        )
     order: dict[Row, None] = {}
     for rows in panels.values():
         order.update(dict.fromkeys(rows))
@@ -73,13 +78,21 @@ def draw_signed(
     masked = np.zeros(values.shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
     if values.ndim != 2 or masked.shape != values.shape:
         raise InputError(
-            "Not a matrix, or a mask of another shape.", expected="two axes", got=f"{values.shape} and {masked.shape}"
+            "Not a matrix, or a mask of another shape.",
+            expected="two axes",
+            got=f"{values.shape} and {masked.shape}",
+            todo="Choose one head, or one row of the batch.",
         )
     shown = np.isfinite(values) & ~masked
     if limit is None:
         limit = float(np.abs(values[shown]).max(initial=0.0)) or 1.0
     if not limit > 0:
-        raise InputError("The limit of a signed map must be positive.", expected="limit > 0", got=limit)
+        raise InputError(
+            "The limit of a signed map must be positive.",
+            expected="limit > 0",
+            got=limit,
+            todo="Leave it out for the largest value.",
+        )
     grid = np.ma.array(values, mask=~shown)
     image = ax.imshow(grid, cmap=style.signed_cmap(), vmin=-limit, vmax=limit, interpolation="nearest", aspect="equal")
     for row, column in np.argwhere(~shown):
@@ -117,7 +130,12 @@ def _rows(label: str, pairs: Sequence[tuple[str, float | int]]) -> dict[Row, flo
     rows: dict[Row, float] = {}
     for text, probability in pairs:
         if not 0.0 <= float(probability) <= 1.0:  # NaN fails as well
-            raise InputError(f"Not a probability, for {text!r} after {label!r}.", expected="0 to 1", got=probability)
+            raise InputError(
+                f"Not a probability, for {text!r} after {label!r}.",
+                expected="0 to 1",
+                got=probability,
+                todo="Take the softmax of the logits first.",
+            )
         copy = 0
         while (text, copy) in rows:
             copy += 1

@@ -107,7 +107,12 @@ def _chosen_layers(n_layer: int, layers: Sequence[int] | None) -> tuple[int, ...
         count = min(n_layer, MOST_LAYERS)
         return tuple(sorted({round(place) for place in np.linspace(0, n_layer - 1, count)}))
     if not layers or any(not 0 <= layer < n_layer for layer in layers):
-        raise InputError("No such layer.", expected=f"layers from 0 to {n_layer - 1}, at least one", got=list(layers))
+        raise InputError(
+            "No such layer.",
+            expected=f"layers from 0 to {n_layer - 1}, at least one",
+            got=list(layers),
+            todo="Choose layers that the model has.",
+        )
     return tuple(layers)
 
 

@@ -138,7 +138,7 @@ def show_diff(
     context: how many unchanged lines to show around each change.
     """
     if context < 0:
-        raise InputError("Context lines are counted from 0.", expected="context >= 0", got=context)
+        raise InputError("Context lines are counted from 0.", expected="context >= 0", got=context, todo="Pass 0 or more.")
     before, after = labels
     a_code = _code(a, before or ("before" if isinstance(a, str) else None), strip_docstring)
     b_code = _code(b, after or ("after" if isinstance(b, str) else None), strip_docstring)
@@ -165,6 +165,7 @@ def _text_of(obj: object) -> str:
                 "There is no Python source to show.",
                 expected="a function, method, class or module written in Python, or a string",
                 got=repr(obj),
+                todo="Pass the function or class itself, not what it returns.",
             ) from error
         return text
 

@@ -100,7 +100,7 @@ class _Panel:
     def unit(self) -> float:
         return self.height / PANEL
 
-    def column(self, slot: float) -> float:
+    def column(self, slot: int | float) -> float:
         return self.x + (slot + 0.5) * self.pitch
 
     def row(self, name: str) -> float:
@@ -267,7 +267,7 @@ def _draw_foot(sheet: _Sheet, run: Run, height: float) -> None:
     used = {state for moment in run.moments for state in moment.states}
     for slot in [*(slot for state, slot in style.SLOTS.items() if state in used), ASKING, GONE]:
         name = {"written": "written in this pass", "query": "query of this pass"}.get(slot.state, slot.state)
-        sheet.box(_thin(slot, 0), x + 0.1, y, 0.18, 0.18)
+        sheet.box(_thin(slot, 0.0), x + 0.1, y, 0.18, 0.18)
         sheet.text(x + 0.26, y, name, fontsize=8.5)
         x += 0.5 + 0.068 * len(name)
     D = run.moments[0].k.shape[-1]

@@ -129,7 +129,12 @@ class CacheMachine(RuleBasedStateMachine):
         plain.cache.reset()
         plain.rows, plain.pending, plain.starts = [[] for _ in range(L)], [], None
 
-    @rule(which=st.integers(0, 3), layer=st.integers(0, L - 1), start=st.integers(-1, CAPACITY), stop=st.integers(-1, CAPACITY + 1))
+    @rule(
+        which=st.integers(0, 3),
+        layer=st.integers(0, L - 1),
+        start=st.integers(-1, CAPACITY),
+        stop=st.integers(-1, CAPACITY + 1),
+    )
     def read(self, which, layer, start, stop):
         plain = self.pick(which)
         if 0 <= start <= stop <= plain.length and plain.length:

@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"sessions"},
     {"context", "prompts"},
     {"checks", "viz"},
-    {"grader", "cli", "__main__", "course", "doctor", "lab", "tables", "chat", "terminal"},
+    {"grader", "cli", "__main__", "course", "doctor", "lab", "lesson_files", "tables", "chat", "terminal"},
 ]
 EXCEPTIONS = {
     ("__init__", "course"): "the lesson table is a public name; course imports nothing but errors",

@@ -209,7 +209,9 @@ class PaddingSeen:
 
     def plan(self, T):
         plan = super().plan(T)
-        return plan if self.starts is None else replace(plan, mask=causal_mask(plan.query_positions, plan.key_positions)[:, None])
+        return (
+            plan if self.starts is None else replace(plan, mask=causal_mask(plan.query_positions, plan.key_positions)[:, None])
+        )
 
 
 class PaddingCounted:
@@ -219,7 +221,11 @@ class PaddingCounted:
 
     def plan(self, T):
         plan = super().plan(T)
-        return plan if self.starts is None else replace(plan, query_positions=torch.arange(self.length, self.length + T), padding=0)
+        return (
+            plan
+            if self.starts is None
+            else replace(plan, query_positions=torch.arange(self.length, self.length + T), padding=0)
+        )
 
 
 class PaddingForgotten:
@@ -263,7 +269,9 @@ class StaleRowsAfterTruncate:
 
     def _write(self, layer, k, v):
         old = self._stored.get(layer)
-        self._stored[layer] = KeysValues(k, v) if old is None else KeysValues(torch.cat((old[0], k), 2), torch.cat((old[1], v), 2))
+        self._stored[layer] = (
+            KeysValues(k, v) if old is None else KeysValues(torch.cat((old[0], k), 2), torch.cat((old[1], v), 2))
+        )
         return self._stored[layer]
 
 
@@ -364,9 +372,7 @@ class OneStorageForAll:
         self.__dict__["_stored"] = self.__dict__["_buffers"] = self._table
 
     def _copy_rows(self, other):
-        other._stored = other._buffers = {
-            layer: KeysValues(*(t.clone() for t in rows)) for layer, rows in self._table.items()
-        }
+        other._stored = other._buffers = {layer: KeysValues(*(t.clone() for t in rows)) for layer, rows in self._table.items()}
 
     def _forget_after(self, length):
         pass

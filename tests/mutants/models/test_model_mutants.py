@@ -38,7 +38,9 @@ def test_a_model_that_is_only_renamed_is_not_caught(kind):
 
 
 def test_some_faults_need_the_reference_since_cached_and_fresh_logits_agree():
-    unseen = [(fault, kind) for fault, kind in PAIRS if fault.caught_by == "the reference" and fault.__name__ != "SeesTheNextToken"]
+    unseen = [
+        (fault, kind) for fault, kind in PAIRS if fault.caught_by == "the reference" and fault.__name__ != "SeesTheNextToken"
+    ]
     assert len(unseen) >= 3
     for fault, kind in unseen:
         if fault.__name__ != "CountsFromOne":  # runs out of positions at the end of the context

@@ -1,0 +1,195 @@
+"""Packed and laid-out weights: the named parameters stay the truth, whatever is done to them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from helpers import make_model, random_ids, uncached
+from helpers import small_models as small_models
+from torch import nn
+
+from kvcourse.meter import Meter
+from kvcourse.models.linear import Conv1D, Packed, lay_out, linear
+
+pytestmark = pytest.mark.usefixtures("small_models")
+
+OUTS = (6, 4, 2)
+
+
+def three_maps(dtype=torch.float64):
+    torch.manual_seed(0)
+    maps = [nn.Linear(5, out, bias=False, dtype=dtype) for out in OUTS]
+    return maps, Packed(*maps)
+
+
+def x_of(dtype=torch.float64):
+    return torch.randn(2, 3, 5, dtype=dtype, generator=torch.Generator().manual_seed(1))
+
+
+def each_alone(maps, x):
+    with torch.no_grad():
+        return torch.cat([x @ m.weight.t() for m in maps], dim=-1)
+
+
+def assert_true(maps, packed, x, tolerance=1e-14):
+    with torch.no_grad():
+        assert (packed(x) - each_alone(maps, x)).abs().max() <= tolerance
+
+
+def test_packed_maps_give_what_each_gives_alone():
+    maps, packed = three_maps()
+    assert_true(maps, packed, x_of())
+    assert packed.matrix().shape == (5, 12)
+
+
+def test_the_named_weights_are_views_of_one_matrix_and_no_bytes_are_spent_twice():
+    maps, packed = three_maps()
+    storage = packed.matrix().untyped_storage()
+    assert storage.nbytes() == 5 * 12 * 8
+    for m, out in zip(maps, OUTS, strict=True):
+        assert m.weight.untyped_storage().data_ptr() == storage.data_ptr()
+        assert m.weight.shape == (out, 5) and isinstance(m.weight, nn.Parameter)
+
+
+CHANGES = {
+    "in place": lambda m: m.weight.mul_(2),
+    "one element": lambda m: m.weight[1].fill_(3.0),
+    "copy_": lambda m: m.weight.copy_(torch.ones_like(m.weight)),
+    "load_state_dict": lambda m: m.load_state_dict({"weight": torch.full_like(m.weight, 0.5)}),
+    "load_state_dict(assign)": lambda m: m.load_state_dict({"weight": torch.full_like(m.weight, 0.5)}, assign=True),
+    "a new parameter": lambda m: setattr(m, "weight", nn.Parameter(torch.randn_like(m.weight))),
+    "through .data": lambda m: setattr(m.weight, "data", torch.randn_like(m.weight)),
+    "written through .data": lambda m: m.weight.data.add_(1),
+    "through NumPy": lambda m: m.weight.detach().numpy().__setitem__(slice(0, 1), 7.0),
+}
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_a_named_weight_is_followed(change, which):
+    maps, packed = three_maps()
+    x = x_of()
+    with torch.no_grad():
+        before = packed(x)
+        CHANGES[change](maps[which])
+        after = packed(x)
+    assert not torch.equal(before, after)
+    assert_true(maps, packed, x)
+    for m in maps:  # and they are views again
+        assert m.weight.untyped_storage().data_ptr() == packed.matrix().untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_another_precision_is_followed(dtype):
+    maps, packed = three_maps()
+    with torch.no_grad():
+        packed(x_of())
+    holder = nn.ModuleList(maps).to(dtype)
+    with torch.no_grad():
+        assert packed(x_of(dtype)).dtype == dtype
+    assert_true(maps, packed, x_of(dtype), tolerance=0.05 if dtype != torch.float32 else 1e-6)
+    holder.to(torch.float64)
+    assert_true(maps, packed, x_of())
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))], ids=["deepcopy", "pickle"]
+)
+def test_a_copy_has_its_own_weights(duplicate):
+    maps, packed = three_maps()
+    with torch.no_grad():
+        before = packed(x_of())
+    other_maps, other = duplicate((maps, packed))
+    with torch.no_grad():
+        other_maps[1].weight.zero_()
+        assert torch.equal(packed(x_of()), before)
+        assert other(x_of())[..., 6:10].abs().max() == 0
+    assert_true(other_maps, other, x_of())
+
+
+def test_gradients_arrive_at_the_named_weights_and_equal_those_of_separate_maps():
+    maps, packed = three_maps()
+    with torch.no_grad():
+        packed(x_of())  # packed before training starts
+    packed(x_of()).pow(2).sum().backward()
+    got = [m.weight.grad.clone() for m in maps]
+    for m in maps:
+        m.weight.grad = None
+    torch.cat([m(x_of()) for m in maps], dim=-1).pow(2).sum().backward()
+    for m, gradient in zip(maps, got, strict=True):
+        assert torch.allclose(m.weight.grad, gradient, rtol=0, atol=1e-12)
+
+
+def test_gradients_pass_through_frozen_packed_maps_to_their_input():
+    maps, packed = three_maps()
+    for m in maps:
+        m.weight.requires_grad_(False)
+    x = x_of().requires_grad_()
+    packed(x).sum().backward()
+    expected = torch.cat([m.weight for m in maps]).sum(0).expand(2, 3, 5)
+    assert torch.allclose(x.grad, expected, rtol=0, atol=1e-14)
+
+
+def test_an_optimizer_step_after_packing_changes_what_runs():
+    maps, packed = three_maps()
+    optimizer = torch.optim.SGD([m.weight for m in maps], lr=0.1)
+    for _ in range(2):
+        packed(x_of()).pow(2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert_true(maps, packed, x_of())
+
+
+def test_packing_inside_inference_mode_leaves_ordinary_weights():
+    maps, packed = three_maps()
+    with torch.inference_mode():
+        packed(x_of())
+    assert not any(m.weight.is_inference() for m in maps)
+    packed(x_of()).sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_laying_out_changes_neither_names_nor_shapes_nor_values(kind):
+    model = make_model(kind)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    logits = uncached(model, random_ids(1, 5))
+    model.pack()
+    after = model.state_dict()
+    assert list(before) == list(after)
+    assert all(before[name].shape == after[name].shape and torch.equal(before[name], after[name]) for name in before)
+    assert torch.equal(uncached(model, random_ids(1, 5)), logits)
+
+
+def test_a_laid_out_weight_is_read_row_by_row_of_its_inputs():
+    weight = nn.Parameter(torch.randn(4, 7))
+    values = weight.detach().clone()
+    lay_out(weight)
+    assert (weight.shape, weight.stride()) == ((4, 7), (1, 4))
+    assert torch.equal(weight, values)
+    lay_out(weight)
+    assert weight.stride() == (1, 4)
+
+
+def test_conv1d_has_its_weight_the_other_way_round():
+    layer = Conv1D(3, 5).double()
+    with torch.no_grad():
+        layer.weight.normal_()
+        layer.bias.normal_()
+    x = torch.randn(2, 4, 3, dtype=torch.float64)
+    assert layer.weight.shape == (3, 5)
+    assert torch.allclose(layer(x), x @ layer.weight + layer.bias, rtol=0, atol=1e-14)
+
+
+def test_every_linear_map_counts_its_multiply_adds():
+    maps, packed = three_maps()
+    for act, macs in (
+        (lambda: linear(x_of(), maps[0].weight), 2 * 3 * 5 * 6),
+        (lambda: packed(x_of()), 2 * 3 * 5 * 12),
+        (lambda: Conv1D(5, 7).double()(x_of()), 2 * 3 * 5 * 7),
+    ):
+        with Meter() as trained:
+            act()
+        with Meter() as frozen, torch.no_grad():
+            act()
+        assert trained.cost.macs == frozen.cost.macs == macs
