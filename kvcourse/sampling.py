@@ -57,9 +57,8 @@ class Sampler:
     def probabilities(self, logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
         """What `pick` draws from, in float64: zero for every token that top_k and top_p leave out."""
         _require_numbers(logits)
-        values, order = ((logits.double() - logits.max()) / max(self.temperature, 1e-300)).sort(
-            descending=True, stable=True
-        )  # (V,)
+        values, order = logits.double().sort(descending=True, stable=True)  # (V,)
+        values = (values - values[0]) / max(self.temperature, 1e-300)
         if self.top_k is not None:
             values[self.top_k :] = -torch.inf
         chances = values.softmax(dim=-1)

@@ -13,9 +13,10 @@
 # %% [markdown] id="opening"
 # # Exercise 06 · Build a KV cache
 #
-# **You will write** the four pieces of a KV cache, 20 lines in all, and run a real language model on them.
+# **You will write** the three pieces of a KV cache and the loop that uses it, 20 lines in all, and run a real language model
+# on them.
 #
-# **You need** Python and lesson 06, or lesson 01 and the two paragraphs below. About 40 minutes.
+# **You need** Python and lesson 06, or lesson 01 and the next two cells. About 40 minutes.
 #
 # Replace each `raise NotImplementedError(...)`, run your cell, then run the check under it. A check prints one line when all
 # is well, and otherwise says what is wrong.
@@ -25,13 +26,15 @@
 # a key `k` and a value `v`. A token's query is compared with the keys of all tokens up to and including its own; the result
 # says how much of each of those tokens' values it takes. Nothing ever looks ahead.
 #
-# So a token's `k` and `v` never change once they are computed, and later tokens will read them again. Its `q` is never asked
-# again. A **KV cache** keeps the `k` and `v` rows, layer by layer, and the model then computes new tokens only.
+# So a token's `k` and `v` never change once they are computed, and later tokens will read them again. Its `q` is used once,
+# in its own forward pass, and never again. A **KV cache** keeps the `k` and `v` of every token, layer by layer, and from then
+# on only new tokens go through the model.
 
 # %% [markdown] id="shapes"
-# **The shapes.** `k` and `v` of one layer have the shape `(B, H, T, D)`: `B` texts at once (here 1), `H` heads, each with its
-# own rows, `T` tokens in this call, `D` numbers a row. With `past` tokens in the cache there are `S = past + T` rows to
-# attend to.
+# **The shapes.** A forward pass is one call of the model, with `T` new tokens; `past` tokens came in earlier calls. In each
+# layer `k` and `v` have the shape `(B, H, T, D)`: `B` texts at once (here 1), `H` heads, `T` tokens, `D` numbers for each. A
+# layer makes `H` independent sets of q, k and v, called heads, so that a token can look for several things at once. You treat
+# them all alike.
 
 # %% id="imports"
 import torch
@@ -39,24 +42,49 @@ import torch
 from kvcourse import generate, load_model
 from kvcourse.caches.base import KeysValues, Plan
 from kvcourse.caches.growing import GrowingCache
-from kvcourse.meter import Meter
 
-tiny = load_model("tiny", dtype=torch.float64)
+tiny = load_model("tiny", dtype=torch.float64)  # 64 bits: no rounding error can hide a mistake
 ids = tiny.tokenizer.encode("ana is in the garden . where is ana ?")
 print(len(ids), "tokens:", ids)
+
+# %% [markdown] id="about-tiny"
+# `tiny` is a model of four layers that knows 148 words. Its weights are random numbers, so what it says is nonsense, on purpose.
+# The real model comes at the end.
+
+
+# %% id="call"
+def call(name, answer, *arguments):
+    """Used by the checks: run an answer, and say in one sentence what it raised."""
+    try:
+        return answer(*arguments)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{name} stopped with {type(error).__name__}: {error}") from None
+
+
+def pair(got, what):
+    """Used by the checks: a pair of tensors, or a sentence."""
+    good = isinstance(got, tuple) and len(got) == 2 and all(isinstance(x, torch.Tensor) for x in got)
+    assert good, f"6.1 {what} should be a pair of tensors, (keys, values); it is a {type(got).__name__}."
+    return got
+
 
 # %% [markdown] id="task-append"
 # ## 6.1 · Append
 #
-# `rows` is a dictionary: `rows[layer]` is the pair `(keys, values)` of everything kept for that layer, and is missing before the
-# layer's first call. Put the new rows after the old ones along the token axis, keep the result in `rows`, and return it.
+# `rows` is a dictionary. `rows[layer]` is the pair `(keys, values)` of everything kept for that layer; before a layer's first
+# call, `layer` is not in `rows`. Put the new keys after the old ones along the axis that counts tokens, the new values after
+# the old values, store the new pair in `rows[layer]`, and return it.
 #
-# The tensors that were kept before must stay as they are: somebody may still be reading them.
+# Tensors that were handed out before must stay as they are: somebody may still be reading them.
+#
+# Useful: `torch.cat([a, b], dim=…)` joins two tensors into a new one along an axis; axes count from 0.
 
 
 # %% id="answer-append" exercise="6.1"
 def my_append(rows, layer, k, v):
-    """Keep k and v, (B, H, T, D) each, after the rows of `layer`; return all keys and all values, (B, H, past + T, D) each."""
+    """Keep k and v, (B, H, T, D) each, after those of `layer`; return all keys and all values, (B, H, past + T, D) each."""
     ### BEGIN SOLUTION
     if layer in rows:
         old_k, old_v = rows[layer]
@@ -66,27 +94,29 @@ def my_append(rows, layer, k, v):
     ### END SOLUTION
 
 
+# %% [markdown] id="about-check-append"
+# The check appends six tokens to layer 0, three and three, and three other ones to layer 1 in between.
+
+
 # %% id="check-append" tags=["check"]
 def check_append(append):
     torch.manual_seed(0)
-    k, v = torch.randn(2, 1, 2, 5, 3)
-    rows = {}
-    for layer in (0, 1):
-        append(rows, layer, k[:, :, :2] + layer, v[:, :, :2] + layer)
-    first = rows[0][0]
-    held = first.clone()
-    got = append(rows, 0, k[:, :, 2:], v[:, :, 2:])
-    assert got is not None, "6.1 append returned nothing. Return the keys and the values."
-    keys, values = got
-    assert keys.shape == k.shape, (
-        f"6.1 five rows were appended, so expected {tuple(k.shape)}; got {tuple(keys.shape)}. Which axis counts tokens?"
-    )
-    assert torch.equal(keys, k), "6.1 the keys came back changed or in another order. Old rows stand first, new ones after."
-    assert torch.equal(values, v), "6.1 the keys are right and the values are not. Both need the past."
-    assert torch.equal(rows[0][0], k), "6.1 what you returned is right, but it was not kept in rows[layer] for the next call."
-    assert torch.equal(rows[1][0], k[:, :, :2] + 1), "6.1 appending to layer 0 changed layer 1. Each layer has rows of its own."
-    assert torch.equal(first, held), "6.1 a tensor that had been handed out before was changed. Make a new one."
-    print("6.1 append: 6/6")
+    k, v = torch.randn(2, 1, 2, 6, 4)
+    rows, half = {}, (1, 2, 3, 4)
+    for layer, x in ((0, 0), (1, 100)):
+        pair(call("6.1", append, rows, layer, k[:, :, :3] + x, v[:, :, :3] + x), "what a first call returns")
+        assert layer in rows, f"6.1 after the first call for layer {layer} there is no rows[{layer}]. Nothing was stored."
+    first, held = pair(rows[0], "rows[0]")[0], k[:, :, :3].clone()
+    keys, values = pair(call("6.1", append, rows, 0, k[:, :, 3:], v[:, :, 3:]), "what a second call returns")
+    assert keys.shape != half, "6.1 the second call returned the three new tokens only. The old ones belong to it."
+    assert keys.shape == k.shape, f"6.1 3 + 3 tokens should be {tuple(k.shape)}, and are {tuple(keys.shape)}. Which axis?"
+    assert torch.equal(keys, k), "6.1 the keys are changed, in another order, or the values. Old ones stand first."
+    assert torch.equal(values, v), "6.1 the keys are right and the values are not. Both need their past."
+    stored = pair(rows[0], "rows[0]")
+    assert torch.equal(stored[0], k) and torch.equal(stored[1], v), "6.1 returned right, but rows[0] holds something else."
+    assert torch.equal(rows[1][0], k[:, :, :3] + 100), "6.1 appending to layer 0 changed layer 1."
+    assert torch.equal(first, held), "6.1 a tensor that had been handed out before was written to. Make a new one."
+    print("6.1 append: 11/11")
 
 
 check_append(my_append)
@@ -94,10 +124,26 @@ check_append(my_append)
 # %% [markdown] id="task-mask"
 # ## 6.2 · The mask
 #
-# `past` tokens are in the cache and `T` new ones arrive. Row `i` of the mask belongs to the `i`-th new token, column `j` to the
-# `j`-th token of all `past + T`. True means: may look. A token may look at itself and at everything before it.
+# One call handles its `T` tokens at once, so each of them must be kept from looking at those after it. A mask says who may
+# look at whom: a row for each new token, a column for each of all `past + T` tokens, `True` where the one may look at the
+# other. A token may look at itself and at everything before it. With nothing in the cache and three tokens:
 #
-# On paper first: which cells are True for `past = 2` and `T = 3`?
+#     x . .
+#     x x .
+#     x x x
+#
+# Now on paper: two tokens are in the cache, three arrive.
+
+# %% id="guess-mask"
+guess = """
+. . . . .
+. . . . .
+. . . . .
+"""  # put an x where the new token may look
+
+# %% [markdown] id="task-mask-code"
+# Useful: `torch.arange(a, b)` is the tensor a, a + 1, …, b - 1. Comparing a column of numbers `x[:, None]` with a row
+# `y[None, :]` gives a table. Or start from `torch.zeros(rows, columns, dtype=torch.bool)` and two plain loops.
 
 
 # %% id="answer-mask" exercise="6.2"
@@ -112,24 +158,21 @@ def my_mask(past, T):
 
 # %% id="check-mask" tags=["check"]
 def check_mask(mask):
-    got = mask(2, 3)
-    assert isinstance(got, torch.Tensor) and got.dtype == torch.bool, (
-        f"6.2 expected a bool tensor; got {getattr(got, 'dtype', type(got).__name__)}."
-    )
-    assert got.shape == (3, 5), (
-        f"6.2 three new tokens look at five: expected the shape (3, 5); got {tuple(got.shape)}. The mask is wider than it is high."
-    )
-    seen = mask(0, 4).sum(dim=1).tolist()
-    assert seen == [1, 2, 3, 4], f"6.2 with nothing cached, tokens 0 to 3 may look at 1, 2, 3 and 4 tokens; got {seen}."
-    assert got[:, :2].all(), (
-        "6.2 with 2 cached, a new token does not see all of the past. The triangle belongs at the right-hand end."
-    )
-    assert not got[0, 3:].any(), "6.2 with 2 cached, the first new token sees tokens that come after it."
-    for past, T in ((0, 1), (5, 1), (4, 4), (7, 2)):
+    got = call("6.2", mask, 2, 3)
+    dtype = getattr(got, "dtype", type(got).__name__)
+    assert isinstance(got, torch.Tensor) and dtype == torch.bool, f"6.2 expected a bool tensor; got {dtype}."
+    shape = tuple(got.shape)
+    assert shape == (3, 5), f"6.2 three new tokens look at five: expected the shape (3, 5); got {shape}."
+    seen = call("6.2", mask, 0, 4).sum(dim=1).tolist()
+    assert seen == [1, 2, 3, 4], f"6.2 with nothing cached, four tokens may look at 1, 2, 3 and 4 tokens; yours at {seen}."
+    for row in range(3):
+        assert got[row, :2].all(), f"6.2 with 2 cached, new token {row} does not see all of the past."
+        assert not got[row, 3 + row :].any(), f"6.2 with 2 cached, new token {row} sees one that comes after it."
+    for past, T in ((2, 3), (0, 1), (5, 1), (4, 4), (7, 2)):
         expected = [past + i + 1 for i in range(T)]
-        seen = mask(past, T).sum(dim=1).tolist()
-        assert seen == expected, f"6.2 with {past} cached and {T} new, the rows should see {expected} tokens; got {seen}."
-    print("6.2 mask: 8/8")
+        seen = call("6.2", mask, past, T).sum(dim=1).tolist()
+        assert seen == expected, f"6.2 with {past} cached and {T} new, the rows should see {expected} tokens; yours {seen}."
+    print("6.2 mask: 10/10")
 
 
 check_mask(my_mask)
@@ -137,13 +180,13 @@ check_mask(my_mask)
 # %% [markdown] id="task-positions"
 # ## 6.3 · Positions
 #
-# The model adds a vector to each token that says where in the text it stands: 0 for the first token, 1 for the next. It cannot
-# see how many tokens came in earlier calls. You tell it.
+# To each token's vector the model adds another one, for its place in the text: 0 for the first token, 1 for the next. It sees
+# only the tokens of this call, so it has to be told where they stand.
 
 
 # %% id="answer-positions" exercise="6.3"
 def my_positions(past, T):
-    """An int64 tensor (T,): where in the text each of the T new tokens stands, after `past` earlier ones."""
+    """An int64 tensor (T,), as torch.arange gives: where in the text each of the T new tokens stands."""
     ### BEGIN SOLUTION
     return torch.arange(past, past + T)
     ### END SOLUTION
@@ -151,16 +194,17 @@ def my_positions(past, T):
 
 # %% id="check-positions" tags=["check"]
 def check_positions(positions):
-    got = positions(0, 3)
-    assert isinstance(got, torch.Tensor) and got.dtype == torch.int64, (
-        f"6.3 expected an int64 tensor; got {getattr(got, 'dtype', type(got).__name__)}."
-    )
-    assert got.tolist() == [0, 1, 2], f"6.3 with nothing cached, three tokens stand at 0, 1, 2; got {got.tolist()}."
-    got = positions(6, 1).tolist()
+    got = call("6.3", positions, 0, 3)
+    dtype = getattr(got, "dtype", type(got).__name__)
+    assert isinstance(got, torch.Tensor) and dtype == torch.int64, f"6.3 expected an int64 tensor; got {dtype}."
+    assert got.tolist() == [0, 1, 2], f"6.3 with nothing cached, three tokens stand at 0, 1, 2; yours at {got.tolist()}."
+    got = call("6.3", positions, 6, 1).tolist()
     assert got != [0], "6.3 with 6 cached, the seventh token was put at position 0: positions restart at every call."
-    assert got == [6], f"6.3 with 6 cached, the seventh token stands at position 6, since the first stands at 0; got {got}."
-    assert positions(4, 3).tolist() == [4, 5, 6], "6.3 several new tokens after a past stand one after the other."
-    print("6.3 positions: 4/4")
+    assert len(got) == 1, f"6.3 one position for each new token: with 6 cached and 1 new, expected one number; got {got}."
+    assert got == [6], f"6.3 with 6 cached, the seventh token stands at 6, since the first stands at 0; yours at {got}."
+    got = call("6.3", positions, 4, 3).tolist()
+    assert got == [4, 5, 6], f"6.3 with 4 cached, three new ones stand at 4, 5, 6; yours at {got}."
+    print("6.3 positions: 6/6")
 
 
 check_positions(my_positions)
@@ -168,31 +212,35 @@ check_positions(my_positions)
 # %% [markdown] id="together"
 # ## Your cache in a model
 #
-# The next cell puts your three functions where the package has its own. `plan` is asked once per call, `append` once per
-# layer, and `advance`, which you need not write, counts the tokens in when all layers are done.
+# The next cell puts your three functions where the package has its own. The model asks `plan` once per call (where do the new
+# tokens stand, where do all stand, who may look at whom), and hands each layer's k and v to `_write`. The rest of the class,
+# which counts the tokens in when all layers are done, is the package's.
 
 
 # %% id="your-cache"
 class YourCache(GrowingCache):
     def plan(self, T):
-        everything = torch.arange(self.length + T)
-        return Plan(my_positions(self.length, T), everything, my_mask(self.length, T))
+        return Plan(my_positions(self.length, T), torch.arange(self.length + T), my_mask(self.length, T))
 
     def _write(self, layer, k, v):
-        self._stored[layer] = KeysValues(*my_append(dict(self._stored), layer, k, v))
+        self._stored[layer] = KeysValues(*my_append(self._stored, layer, k, v))
         return self._stored[layer]
 
 
 # %% id="your-proof" tags=["check"]
-whole = tiny(torch.tensor([ids]))
-for cuts in ([len(ids)], [1] * len(ids), [4, 4, 2], [6, 1, 2, 1]):
+tokens = torch.tensor([ids])
+whole = tiny(tokens)  # all ten at once, without a cache
+
+
+def in_calls(cuts):
     cache = YourCache()
-    parts = [tiny(part, cache=cache) for part in torch.tensor([ids]).split(cuts, dim=1)]
-    difference = (torch.cat(parts, dim=1) - whole).abs().max().item()
-    print(f"calls of {cuts}: same logits at every position: {difference < 1e-9}")
-    assert difference < 1e-9, (
-        f"Calls of {cuts} tokens differ by {difference:.3g}. Which of 6.1 to 6.3 sees this cut differently from the one before?"
-    )
+    return torch.cat([tiny(part, cache=cache) for part in tokens.split(cuts, dim=1)], dim=1)
+
+
+for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
+    difference = (call("Your cache", in_calls, cuts) - whole).abs().max().item()
+    assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
+    print(f"calls of {cuts}: the same logits at every position")
 
 # %% [markdown] id="task-decode"
 # ## 6.4 · The loop
@@ -201,12 +249,13 @@ for cuts in ([len(ids)], [1] * len(ids), [4, 4, 2], [6, 1, 2, 1]):
 # cache does not have yet, and returns logits `(1, T, V)`: one row per token, and the last row says what comes next. Take the
 # id with the largest logit.
 #
-# The prompt goes in once. After that, how many tokens does each call need?
+# The prompt goes in once. After that, how many tokens does each call need? And does the last new id have to go in at all?
+# Leave `prompt_ids` as it is.
 
 
 # %% id="answer-decode" exercise="6.4"
 def my_decode(model, prompt_ids, n, cache):
-    """Return n new token ids, each the likeliest next one. `cache` is empty at the start."""
+    """Return a list of n new token ids (ints), each the likeliest next one. `cache` is empty at the start."""
     ### BEGIN SOLUTION
     new = []
     tokens = list(prompt_ids)
@@ -218,25 +267,46 @@ def my_decode(model, prompt_ids, n, cache):
     ### END SOLUTION
 
 
+# %% [markdown] id="about-check-decode"
+# The check notes which tokens each call is given, and keeps `tiny`, which likes to repeat itself, from doing so. The plain loop,
+# without a cache, says what should come out.
+
+
+# %% id="plain-loop"
+def no_repeats(tokens, cache=None):
+    return tiny(tokens, cache=cache).scatter(-1, tokens[..., None], -torch.inf)
+
+
+expected = []
+for _ in range(8):
+    expected.append(int(no_repeats(torch.tensor([ids + expected]))[0, -1].argmax()))
+print("after the prompt:", expected)
+
+
 # %% id="check-decode" tags=["check"]
 def check_decode(decode):
-    expected = generate(tiny, ids, max_new_tokens=8, cache=None).tokens
-    cache = YourCache()
-    with Meter() as meter:
-        got = decode(tiny, ids, 8, cache)
-    assert got is not None and len(got) == 8, f"6.4 expected 8 new ids; got {got}."
-    through = meter.cost.tokens
-    assert through != sum(range(len(ids), len(ids) + 8)), (
-        "6.4 every call took the whole text again. The cache has it already: pass what is new."
-    )
-    assert got[0] == expected[0], (
-        f"6.4 the first new id should be {expected[0]}; got {got[0]}. It comes from the logits after the prompt's last token."
-    )
-    assert list(got) == expected, f"6.4 the plain loop gives {expected}; got {got}. Is each new id passed exactly once?"
-    assert through == len(ids) + 7, (
-        f"6.4 the ids are right, and {through} tokens went through the model; {len(ids)} + 7 are enough: nothing follows the last one."
-    )
-    print("6.4 decode loop: 4/4")
+    cache, prompt, calls = YourCache(), list(ids), []
+
+    def model(tokens, cache=None):
+        assert cache is not None, "6.4 a call left out cache=cache, so what it computed was not kept."
+        calls.append(tokens.tolist()[0])
+        return no_repeats(tokens, cache)
+
+    got = call("6.4", decode, model, prompt, 8, cache)
+    assert prompt == ids, "6.4 prompt_ids was changed. It belongs to the caller: work on a list of your own."
+    ints = isinstance(got, list) and all(isinstance(i, int) for i in got)
+    assert ints, f"6.4 expected a list of ints; got {type(got).__name__} {got!r}."
+    assert len(got) == 8, f"6.4 expected the 8 new ids, without the prompt; got {len(got)}."
+    assert calls[0] == ids, f"6.4 the first call should take the prompt, 10 tokens, at once; it took {len(calls[0])}."
+    given = [len(tokens) for tokens in calls]
+    assert max(given[1:]) == 1, f"6.4 the calls took {given} tokens. The cache has the earlier ones: pass what is new."
+    assert calls[1] != ids[-1:], "6.4 the prompt's last token went in twice. Its logits were in the first call's last row."
+    assert got[0] == expected[0], "6.4 the first new id is wrong. It comes from the logits after the prompt's last token."
+    wanted = [[i] for i in expected[:-1]]
+    assert calls[1:8] == wanted, f"6.4 after the prompt, the calls took {calls[1:]}; expected {wanted}."
+    assert got == expected, f"6.4 the tokens passed are right, the ids returned are not: {got} for {expected}."
+    assert len(calls) == 8, "6.4 all right, but for one call too many: nothing follows the last new id."
+    print("6.4 decode loop: 11/11")
 
 
 check_decode(my_decode)
@@ -244,17 +314,17 @@ check_decode(my_decode)
 # %% [markdown] id="real-task"
 # ## Your cache in the real model
 #
-# SmolLM2 is a Llama: its keys are turned by their position before they are kept, and three query heads share one key head.
-# Nothing that you wrote has to change.
+# SmolLM2 tells positions in another way than `tiny` (by rotating q and k, lesson 08), and three of its query heads share one
+# key head. Nothing that you wrote has to change.
 
 # %% id="real-model" tags=["check"]
 smollm2 = load_model("smollm2")
 question = smollm2.tokenizer.encode_chat([{"role": "user", "content": "Name three primary colours."}])
 yours = my_decode(smollm2, question, 12, YourCache())
 print(smollm2.tokenizer.decode(yours))
-assert yours == generate(smollm2, question, max_new_tokens=12).tokens, "The package's cache leads to other tokens than yours."
+assert list(yours) == generate(smollm2, question, max_new_tokens=12).tokens, "The package's loop gives other tokens."
 
 # %% [markdown] id="closing"
-# You have built the cache that every serving engine starts from. Two things to try: put `past - 1` for `past` in one of your
-# functions and see which check notices first; and ask yourself what `torch.cat` does at every step to the rows that were there
-# already. That is lesson 07.
+# You have built the cache that every serving engine starts from. Two things to try. In `YourCache`, give the model `None` for
+# a mask whenever `self.length > 0`: which cuts of the proof notice, and why does `[1, 1, 1, …]` not? And ask yourself what
+# joining tensors at every step does to the ones that were there already. That is lesson 07.

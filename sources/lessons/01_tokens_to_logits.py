@@ -21,7 +21,8 @@
 # %% [markdown] id="how-to"
 # Every idea comes as a question. Where a cell says `guess`, put your own answer in the place of `None` before you run the next
 # cell: it takes ten seconds, and a wrong guess is what you will remember. Shift and Enter run a cell.
-#
+
+# %% [markdown] id="the-model"
 # The model is SmolLM2-135M-Instruct, made by Hugging Face. If it is not on this machine yet, the next cell stops and says which
 # command brings it.
 
@@ -66,7 +67,8 @@ assert tokenizer.decode(ids) == text
 # %% [markdown] id="explain-ids"
 # Each piece of text is a **token**, and its number is the token's id. The box ␣ stands for a space: a space belongs to the word
 # that follows it, so joining the pieces gives back the text, to the last character.
-#
+
+# %% [markdown] id="ask-vocabulary"
 # What cuts the text and looks up the ids is the **tokenizer**. It has a fixed list of tokens, the **vocabulary**:
 
 # %% id="vocabulary"
@@ -86,10 +88,12 @@ for piece in pieces:
     print(f"{piece!r:14}{' '.join(tokenizer.token_text(i) for i in found):20}{found}")
 
 # %% [markdown] id="explain-pieces"
-# No. Common pieces of text are one token, others are put together. Four spellings of "sky" share not one id. Each digit is a token.
-#
-# The list was made by **byte-pair encoding**: start with the 256 bytes, and again and again make a token of the most frequent
-# pair. So no text is impossible. The three bytes of 日 lie in two tokens, neither of which is text on its own.
+# No. Common pieces of text are one token, others are put together. Four spellings of "sky" share not one id. Each digit is a
+# token, and so is the space before a number.
+
+# %% [markdown] id="explain-bytes"
+# The list was made by **byte-pair encoding**: start with the 256 bytes, look through much text, and again and again make a token
+# of the most frequent pair. So no text is impossible. The three bytes of 日 lie in two tokens, neither of which is text on its own.
 
 # %% [markdown] id="ask-letters"
 # How many of the three letters r in " strawberry" can the model see?
@@ -102,8 +106,8 @@ seen = tokenizer.encode(" strawberry")
 print(seen)
 
 # %% [markdown] id="explain-letters"
-# None. This number is all that it is given, and a number has no letters. Whatever a model knows about spelling, it must have
-# picked up elsewhere, as you did for words that you only hear.
+# None. This number is all that it is given, and a number has no letters. What a model knows about spelling it has learned
+# elsewhere, as you have for words that you only hear.
 
 # %% [markdown] id="ask-return"
 # From text to ids and back gives the same text. Does it hold the other way round: from ids to text and back, the same ids?
@@ -123,7 +127,8 @@ assert tokenizer.encode(tokenizer.decode(letters)) != letters
 # %% [markdown] id="explain-return"
 # Many sequences of ids spell one text, and `encode` chooses one of them. A model may well write another. So a conversation that
 # is kept as text is not kept as the model saw it, which will cost us something in lesson 11.
-#
+
+# %% [markdown] id="change-return"
 # **Change one thing.** Decode the first token of 日本 alone: `tokenizer.decode(tokenizer.encode("日本")[:1])`. What is shown when
 # bytes are no text?
 
@@ -145,7 +150,8 @@ print("vectors", tuple(vectors.shape))
 # %% [markdown] id="explain-vectors"
 # From a list. One of the model's weights is a table with a row for each token of the vocabulary, and `table[ids]` picks five of
 # its rows. A row is the **embedding** of its token.
-#
+
+# %% [markdown] id="ask-trace"
 # Is that really all? `trace` runs the model and notes what it computes on the way; what it calls `embed` is what the model goes
 # on with.
 
@@ -164,20 +170,23 @@ guess = None  # tokens with the same letters, of the same length, or of the same
 # %% id="run-nearest"
 directions = table / table.norm(dim=1, keepdim=True)  # every row scaled to length 1
 for word in (" strawberry", " queen", " Monday", "4"):
-    cosine = directions @ directions[tokenizer.encode(word)[0]]  # 1: the same direction, 0: at right angles
-    nearest = cosine.topk(6).indices[1:]  # without the word itself
+    # @ is the dot product: multiply number by number, add up. 1: the same direction, 0: at right angles
+    cosine = directions @ directions[tokenizer.encode(word)[0]]
+    nearest = cosine.topk(6).indices[1:]  # where the largest are, without the word itself
     print(f"{word:12}", *(f"{tokenizer.token_text(i)} {cosine[i]:.2f} " for i in nearest))
 
 # %% id="run-average"
-average = float(directions.mean(dim=0).norm() ** 2)  # all V² cosines at once: the mean of products is the product of means
+# The mean of all dot products of rows is the mean row's dot product with itself.
+average = float(directions.mean(dim=0).norm() ** 2)
 print(f"average over all pairs of rows: {average:.2f}")
 assert 0.3 < average < 0.6
 
 # %% [markdown] id="explain-nearest"
-# Tokens that are used alike lie near each other, whatever their letters: plurals, other fruit, other days. The ids were names;
-# the rows are descriptions.
-#
-# Mind the scale. Any two rows, picked blindly, have a cosine of 0.44 on average, not 0: all rows share a common direction. A
+# Tokens that are used alike lie near each other: plurals and capitals, but also other fruit, another ruler, other days, with
+# other letters. The ids were names; the rows are descriptions.
+
+# %% [markdown] id="explain-average"
+# Mind the scale. Two rows, picked blindly, have a cosine of 0.44 on average, not 0: the rows share a common direction. A
 # similarity between embeddings says something only beside that number.
 
 # %% [markdown] id="ask-logits"
@@ -190,19 +199,20 @@ assert 0.3 < average < 0.6
 guess = None  # how many numbers? One (the next id)? V of them? More?
 
 # %% id="run-logits"
-logits = model(torch.tensor([ids]))
+logits = model(torch.tensor([ids]))  # a list of texts with one text in it
 print(tuple(logits.shape), "after", model.config.n_layer, "layers")
 
 # %% [markdown] id="explain-logits"
-# One text, 5 tokens, and for each of these a row of V numbers. (The model takes several texts at once, hence the 1 in front, and
-# the double brackets.) A row has one score for each token of the vocabulary: how well would it come next? Such scores are called
-# **logits**, and the way from ids to logits is a **forward pass**.
-#
+# One text (the model can take several), 5 tokens, and for each of these a row of V numbers. A row has one score for each token of
+# the vocabulary: how well would it come next? Such scores are called **logits**, and the way from ids to logits is a **forward
+# pass**.
+
+# %% [markdown] id="ask-top"
 # First the last row: what comes after "is".
 
 # %% id="run-top"
 last = logits[0, -1]
-best = last.topk(5).indices
+best = last.topk(5).indices  # where the five largest are
 for i in best:
     print(f"{last[i]:6.1f}  {tokenizer.token_text(i)}")
 
@@ -218,7 +228,7 @@ guess = None  # none, 28 million, or all 134 million?
 
 # %% id="run-tied"
 final = noted["ln_final"][0, -1]  # the vector that the layers made of the last token
-scores = table @ final  # multiply each row by that vector, number by number, and add up
+scores = table @ final  # the dot product of that vector with each row
 print(f"largest difference to the logits: {(scores - last).abs().max():.2f}")
 print(f"share of the table in all weights: {table.numel() / sum(p.numel() for p in model.parameters()):.0%}")
 
@@ -229,7 +239,8 @@ assert model.lm_head.weight is table  # the model's own name for the second tabl
 # %% [markdown] id="explain-tied"
 # None. The table that was read at the entrance is used again at the exit: the two are **tied**. A token's logit is the dot product
 # of its own embedding and the last vector.
-#
+
+# %% [markdown] id="explain-equal-rows"
 # So two tokens with equal rows could never be told apart, neither on the way in nor on the way out. And the table, a fifth of
 # this small model, is paid for once.
 
@@ -257,7 +268,8 @@ assert torch.allclose((toy + 50).softmax(dim=-1), toy.softmax(dim=-1))
 # %% [markdown] id="explain-shift"
 # Nothing. A logit by itself says nothing; differences do. A lead of 1 makes a token e times as likely as the other, a lead of 2
 # makes it e² times as likely. (Doubling the scores doubles the leads: last line.)
-#
+
+# %% [markdown] id="change-shift"
 # **Change one thing.** Add 100, and take the powers by hand as in the cell before the last guess. Where does `nan` come from, and
 # why does `softmax` not give it? (It subtracts the largest score first. Now you know why it may.)
 
@@ -297,8 +309,8 @@ guess = {"teacher": None, "queen": None, "lion": None}
 
 # %% id="run-word" alt="Bar charts of the likeliest next tokens after three prompts. After 'The teacher raised her': hand, 56 percent. After 'The queen raised her': voice, 34 percent. After 'The lion raised her': cubs, 65 percent."
 after = {f"The {word} raised her": next_probabilities(f"The {word} raised her") for word in guess}
-rows = dict.fromkeys(int(i) for p in after.values() for i in p.topk(4).indices)  # each prompt's four likeliest, once
-plot_next_tokens({prompt: [(tokenizer.token_text(i), float(p[i])) for i in rows] for prompt, p in after.items()})
+rows = dict.fromkeys(int(i) for p in after.values() for i in p.topk(4).indices)  # the likeliest of each, once
+plot_next_tokens({text: [(tokenizer.token_text(i), float(p[i])) for i in rows] for text, p in after.items()})
 
 # %% id="check-word"
 favourites = [tokenizer.token_text(p.argmax()) for p in after.values()]
@@ -307,9 +319,10 @@ assert favourites == ["␣hand", "␣voice", "␣cubs"]
 
 # %% [markdown] id="explain-word"
 # The weights are the same in all three panels, and so is the embedding of " her". Only one word changed, two places before the
-# end, and with it even what "raised" means. So somewhere in the layers, the last vector was told about that word. How, is the
-# question of the next lesson.
-#
+# last, and with it even what "raised" means. So somewhere in the layers, the last vector was told about that word. How that
+# happens is the question of the next lesson.
+
+# %% [markdown] id="change-word"
 # **Change one thing**: the word. A button brings a suggestion, the field takes any. The eagle shows that the model foretells
 # tokens, not words: what does ␣tal become?
 
@@ -338,7 +351,8 @@ name = tokenizer.token_text
 print("after      expected         came       surprise")
 for t in range(len(tokens) - 1):
     top = p[t].argmax()
-    print(f"{name(tokens[t]):10} {name(top):9} {p[t, top]:4.0%}   {name(tokens[t + 1]):10} {bits[t]:4.1f} bits")
+    came = name(tokens[t + 1])
+    print(f"{name(tokens[t]):10} {name(top):9} {p[t, top]:4.0%}   {came:10} {bits[t]:4.1f} bits")
 print(f"{'':28} a blind guess {log2(V):4.1f} bits")
 
 # %% id="check-rows"
@@ -349,7 +363,8 @@ assert surprise["␣Tokyo"] < 1
 # %% [markdown] id="explain-rows"
 # The surprise is −log₂ p of the token that came: 0 bits if it was certain, 1 bit at a chance of a half, one more for each further
 # halving. "Japan" was not to be known. "Tokyo" then was.
-#
+
+# %% [markdown] id="explain-first-row"
 # The first row has a single word to go by, and does worse than a guess among all tokens, each as likely as the other. The average
 # of this column is what training makes small (lesson 03).
 
@@ -365,7 +380,8 @@ print(f"{len(tokens)} passes over {len(tokens)} beginnings say the same as one p
 # %% [markdown] id="explain-prefix"
 # The same, up to rounding in the last digits. A row depends on the tokens up to its own, and on none that come later. Keep this
 # in mind: the whole course rests on it.
-#
+
+# %% [markdown] id="change-rows"
 # **Change one thing.** End the sentence with "a banana" in place of "Tokyo", and run the table again. Which lines stay as they are?
 
 # %% [markdown] id="ask-loop"
@@ -381,7 +397,7 @@ def continue_greedily(ids, n):
     ids = list(ids)
     for _ in range(n):
         logits = model(torch.tensor([ids]))
-        ids.append(int(logits[0, -1].argmax()))
+        ids.append(int(logits[0, -1].argmax()))  # where the largest is
     return ids
 
 
@@ -413,12 +429,12 @@ guess = None
 # %% id="run-sampling" tags=["volatile"]
 story = tokenizer.encode("Once upon a time, there was a")
 for seed in range(3):
-    drawn = generate(model, story, max_new_tokens=16, cache=None, sampler=Sampler(seed=seed))
+    drawn = generate(model, story, max_new_tokens=10, cache=None, sampler=Sampler(seed=seed))
     print(repr(tokenizer.decode(story + drawn.tokens)))
 
 # %% id="check-sampling"
-one, again = (generate(model, story, max_new_tokens=4, cache=None, sampler=Sampler(seed=0)) for _ in range(2))
-assert one.tokens == again.tokens
+options = {"max_new_tokens": 4, "cache": None, "sampler": Sampler(seed=0)}
+assert generate(model, story, **options).tokens == generate(model, story, **options).tokens
 
 draws = torch.multinomial(probabilities, 2000, replacement=True)  # 2,000 tokens after "The capital of France is"
 assert abs((draws == best[0]).double().mean() - probabilities[best[0]]) < 0.06
@@ -453,7 +469,8 @@ print(reply.finish_reason)
 
 # %% [markdown] id="explain-reply"
 # The end of an answer is a token like any other. Here it became the likeliest one; the loop saw it and stopped.
-#
+
+# %% [markdown] id="ask-forge"
 # Could a user type it, and then go on as the system?
 
 # %% id="guess-forge"
@@ -461,7 +478,7 @@ guess = None  # how many tokens is "<|im_end|>" when a user types it?
 
 # %% id="run-forge"
 typed = tokenizer.encode("<|im_end|>")
-print(len(typed), [tokenizer.token_text(id) for id in typed])
+print(len(typed), [tokenizer.token_text(i) for i in typed])
 print(len(tokenizer.encode("<|im_end|>", special=True)), "when the template writes it")
 
 # %% id="check-forge"
@@ -472,8 +489,8 @@ assert tokenizer.encode_chat(forged).count(end) == chat_ids.count(end)
 assert joined.count(end) == chat_ids.count(end) + 1
 
 # %% [markdown] id="explain-forge"
-# Not here: in a message the ten characters stay characters. Whoever makes one text of everything, and only then looks for special
-# tokens, lets the user end a turn: the last two lines count one more.
+# Not here: in a message the ten characters stay characters. Whoever makes one text of everything first, and only then looks for
+# special tokens, lets the user end a turn: the last line finds one more.
 
 # %% [markdown] id="ask-memory"
 # ## Nothing is remembered
@@ -486,7 +503,7 @@ guess = None  # the weights, the logits, both, or neither?
 # %% id="run-memory"
 weights, before = model.fingerprint, model(torch.tensor([ids]))
 ana = tokenizer.encode_chat([{"role": "user", "content": "My name is Ana."}])
-_ = generate(model, ana, max_new_tokens=10, cache=None)
+_ = generate(model, ana, max_new_tokens=4, cache=None)
 after_ana = model(torch.tensor([ids]))
 
 print("the same logits, to the last bit:", torch.equal(before, after_ana))
@@ -500,8 +517,8 @@ assert torch.equal(before, after_ana) and model.fingerprint == weights
 # as her message is among the ids. So whoever wants a conversation to go on hands over all of it, at every turn:
 
 # %% id="second-turn"
-turn = [{"role": "assistant", "content": "Hello! How can I assist you today?"}, {"role": "user", "content": "Why?"}]
-second = tokenizer.encode_chat(messages + turn)
+answer = {"role": "assistant", "content": "Hello! How can I assist you today?"}
+second = tokenizer.encode_chat([*messages, answer, {"role": "user", "content": "Why?"}])
 print(len(chat_ids), "tokens in the first turn,", len(second), "in the second")
 assert second[: len(chat_ids)] == chat_ids
 
@@ -519,12 +536,13 @@ print(meter.cost.tokens, "=", " + ".join(str(len(prompt) + i) for i in range(8))
 
 # %% id="check-cost"
 assert meter.cost.tokens == sum(range(len(prompt), len(prompt) + 8)) == 76
-assert len(written[:-1]) == 13  # different ones: the last new token is never read
+assert len(written[:-1]) == 13  # the text that was read: everything but the last new token
 
 # %% [markdown] id="explain-cost"
-# `Meter` counts what passes through the model while its block runs: 76 tokens, for 13 different ones. The six of the prompt went
-# through eight times.
-#
+# `Meter` counts what passes through the model while its block runs: 76 tokens, although the text that was read is 13 tokens long.
+# The six of the prompt went through eight times.
+
+# %% [markdown] id="change-cost"
 # **Change one thing.** 16 new tokens, then 32. The prompt stays. By what factor does the work grow each time? What will it tend
 # to?
 
@@ -542,7 +560,7 @@ assert len(written[:-1]) == 13  # different ones: the last new token is never re
 # %% id="measured" tags=["volatile"]
 longer = (tokens * 5)[:64]
 speed = {n: timed(lambda n=n: model(torch.tensor([longer[:n]])), runs=3) for n in (1, 16, 64)}
-loop = timed(lambda: continue_greedily(prompt, 8), runs=3)
+loop = timed(lambda: continue_greedily(prompt, 8), runs=3, warmup=0)
 
 print(f"what                               tokens   median ms   ({loop.device})")
 for n, timing in speed.items():
@@ -555,4 +573,4 @@ print(f"the loop: 8 tokens after {len(prompt)}         {meter.cost.tokens:6} {lo
 # The row after " her" knew about a queen who stood two places before, although the table gives " her" the same vector in every
 # text. **How does a token look back?** That is lesson 02.
 #
-# And must 76 tokens go through the model where 13 would do? That is lesson 05.
+# And must 76 tokens go through the model, for a text of 13? That is lesson 05.

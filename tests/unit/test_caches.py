@@ -183,6 +183,20 @@ def test_a_fork_serves_the_same_model_and_no_other(kind):
     assert (cache.length, fork.length) == (3, 4)
 
 
+@every_cache
+def test_a_pass_through_one_fork_leaves_the_other_free(kind):
+    cache = make_empty(kind)
+    cache.append(0, *rows(3))
+    cache.advance(3)
+    fork = cache.fork()
+    fork.append(0, *rows(1))
+    assert cache.can_truncate(2) and not fork.can_truncate(2)
+    with pytest.raises(CacheMisuse):
+        cache.advance(1)
+    fork.advance(1)
+    assert (cache.length, fork.length) == (3, 4)
+
+
 def test_a_growing_cache_keeps_no_tensor_of_its_model_alive():
     model = make_model("llama")
     cache = GrowingCache()

@@ -2,6 +2,7 @@
 
 import gc
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -269,6 +270,12 @@ def test_a_finished_row_is_not_counted(kind, cache_kind):
     assert meter.cost.tokens == sum(out.cost.tokens for out in together)
     for prompt, out in zip(RAGGED, together, strict=True):
         assert out.cost.tokens == len(prompt) + len(out.tokens) - 1
+    first_row, n = min(enumerate(len(out.tokens) for out in together), key=lambda pair: pair[1])
+    assert n < 9
+    until_then = generate(model, RAGGED, max_new_tokens=n, cache=cache_kind)[first_row].cost
+    assert replace(together[first_row].cost, bytes_held=0) == replace(
+        until_then, bytes_held=0
+    )  # steps after its end cost it nothing
 
 
 @every_model

@@ -45,7 +45,6 @@ def test_probabilities_equal_the_reference_for_every_setting(logits, temperature
 
 
 def test_a_worked_example():
-    logits = torch.tensor([1.0, 3.0, 2.0, 0.0]).log().exp().log()  # odds 1 : 3 : 2 : 0 after exp(log)
     logits = torch.log(torch.tensor([1.0, 3.0, 2.0, 1e-30]))
     assert Sampler().probabilities(logits).tolist() == pytest.approx([1 / 6, 3 / 6, 2 / 6, 0])
     assert Sampler(temperature=0.5).probabilities(logits).tolist() == pytest.approx([1 / 14, 9 / 14, 4 / 14, 0])
@@ -53,6 +52,19 @@ def test_a_worked_example():
     assert Sampler(top_p=0.5).probabilities(logits).tolist() == pytest.approx([0, 1, 0, 0], abs=1e-7)
     assert Sampler(top_p=0.6).probabilities(logits).tolist() == pytest.approx([0, 3 / 5, 2 / 5, 0])
     assert Sampler(top_k=2, top_p=0.55).probabilities(logits).tolist() == pytest.approx([0, 1, 0, 0])
+
+
+def test_top_p_stops_as_soon_as_p_is_reached():
+    assert Sampler(top_p=0.5).probabilities(torch.zeros(2)).tolist() == [1, 0]
+    assert Sampler(top_p=0.5).probabilities(torch.zeros(4)).tolist() == [0.5, 0.5, 0, 0]
+    assert Sampler(top_p=0.75).probabilities(torch.zeros(4)).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+    assert Sampler(top_p=1.0).probabilities(torch.zeros(4)).tolist() == [0.25] * 4
+
+
+def test_of_equals_the_smallest_ids_are_kept():
+    for size in (10, 5000):
+        kept = Sampler(top_k=3).probabilities(torch.zeros(size)).nonzero().flatten()
+        assert kept.tolist() == [0, 1, 2]
 
 
 def test_greedy_takes_the_likeliest_and_of_equals_the_smallest_id():
