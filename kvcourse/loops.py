@@ -78,13 +78,7 @@ class Generation:
         stop_ids: Sequence[int] = (),
         overflow: Literal["error", "truncate"] = "error",
     ) -> None:
-        if max_new_tokens < 1:
-            raise InputError(
-                "Nothing to generate.",
-                expected="max_new_tokens of 1 or more",
-                got=max_new_tokens,
-                todo="To fill a cache only, call prefill.",
-            )
+        _require_settings(max_new_tokens, cache)
         self.model, self.max_new_tokens, self.chunk = model, max_new_tokens, prefill_chunk
         self.stop_ids, self.prefix_cache = frozenset(stop_ids), prefix_cache
         before, context = _held(cache, len(prompts)), model.config.context_length
@@ -232,6 +226,23 @@ class Generation:
         shared = before + self.rows[0].padding + len(self.rows[0].prompt) + new - 1 if new else before
         if cache.length > shared and cache.can_truncate(shared):
             cache.truncate(shared)
+
+
+def _require_settings(max_new_tokens: object, cache: object) -> None:
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise InputError(
+            "Nothing to generate.",
+            expected="max_new_tokens, an int of 1 or more",
+            got=repr(max_new_tokens),
+            todo="To fill a cache only, call prefill.",
+        )
+    if not (cache is None or isinstance(cache, str | KVCache)):
+        raise InputError(
+            "That is no cache.",
+            expected="a name such as 'preallocated', a cache, or None",
+            got=type(cache).__name__,
+            todo="Make one with make_cache(kind, model).",
+        )
 
 
 def _held(cache: str | KVCache | None, rows: int) -> list[int]:

@@ -162,7 +162,7 @@ class FullCache(ABC):
 
     def can_truncate(self, length: int) -> bool:
         """True if `truncate(length)` would succeed."""
-        return not self._pending and 0 <= length <= self.length
+        return not self._pending and isinstance(length, int) and 0 <= length <= self.length
 
     def truncate(self, length: int) -> None:
         """Forget every token after the first `length`.

@@ -683,3 +683,17 @@ def test_a_stream_tells_the_prefix_cache_when_it_ended_and_not_when_it_was_left(
     assert known.inserts == []
     list(stream(model, PROMPT, max_new_tokens=3, cache=cache_kind, prefix_cache=known))
     assert len(known.inserts) == 1
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "8", None])
+def test_the_number_of_new_tokens_is_an_int_of_one_or_more(count):
+    cache = make_empty("growing")
+    with pytest.raises(InputError, match="max_new_tokens"):
+        generate(make_model("gpt"), PROMPT, max_new_tokens=count, cache=cache)
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize("cache", [{}, 7, object(), ["growing"]])
+def test_what_is_no_cache_is_named(cache):
+    with pytest.raises(InputError, match=f"no cache.*{type(cache).__name__}"):
+        generate(make_model("gpt"), PROMPT, max_new_tokens=2, cache=cache)
