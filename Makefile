@@ -6,6 +6,9 @@ PYTHON ?=
 FORCE ?=
 export PYTHON
 
+# Threads that wait for each other must sleep: on a machine that does something else too, spinning ones make PyTorch ten times slower.
+export OMP_WAIT_POLICY ?= passive
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two set-ups at once would write into the same .venv
 .PHONY: help lab fetch test test-all check notebooks clean setup-lab setup-test

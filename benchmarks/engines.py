@@ -153,8 +153,7 @@ class Worker:
 
     def __init__(self, engine: str, shape: str, threads: int) -> None:
         command = [sys.executable, "-m", "benchmarks.engines", engine, shape, str(threads)]
-        # A worker that waits must not burn the cores that the other one is being timed on.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": str(threads)}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.parameters_bytes = int(self._line()["read_bytes"])
 

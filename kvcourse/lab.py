@@ -44,7 +44,10 @@ def run_lab(root: Path, notebook: str, *, browser: bool, extra: list[str]) -> in
             todo='Type: pip install -c constraints.txt -e ".[lab]"  (or `make lab`, which does it).',
         )
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    process = subprocess.Popen(lab_command(root, notebook, browser=browser, as_root=as_root, extra=extra), cwd=root)
+    # Threads that wait must sleep: next to a browser, spinning ones make PyTorch in the kernels several times slower.
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    command = lab_command(root, notebook, browser=browser, as_root=as_root, extra=extra)
+    process = subprocess.Popen(command, cwd=root, env=environment)
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.terminate()

@@ -80,7 +80,13 @@ def test_greedy_takes_the_likeliest_and_of_equals_the_smallest_id():
 
 def test_temperature_zero_and_one_candidate_are_greedy():
     logits = torch.tensor([0.1, 0.7, 0.7, 0.3])
-    for sampler in (Sampler(temperature=0), Sampler(temperature=0.0), Sampler(top_k=1), Sampler(top_p=1e-9), Sampler(temperature=1e-310)):
+    for sampler in (
+        Sampler(temperature=0),
+        Sampler(temperature=0.0),
+        Sampler(top_k=1),
+        Sampler(top_p=1e-9),
+        Sampler(temperature=1e-310),
+    ):
         pick = start(sampler)
         choices = {pick(logits) for _ in range(20)}
         assert choices <= {1, 2} and (sampler.temperature == 1e-310 or choices == {1})
