@@ -27,6 +27,8 @@ def lab_command(root: Path, notebook: str, *, browser: bool, as_root: bool, extr
     command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]
     command += [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{notebook}"]
     command.append("--ServerApp.contents_manager_class=kvcourse.lesson_files.LessonFiles")
+    # Nothing asks a network at start, and no news stand between a learner and the lesson.
+    command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     if not browser:
         command.append("--no-browser")
     if as_root:  # JupyterLab refuses to run as root unless told; in a container there is often nobody else

@@ -44,10 +44,10 @@ class PreallocatedCache(FullCache):
 
     def _write(self, layer: int, k: Tensor, v: Tensor) -> KeysValues:
         keys, values = self._buffers.get(layer) or self._allocate(layer, k)
-        stop = self.length + k.shape[2]
-        keys[:, :, self.length : stop] = k
-        values[:, :, self.length : stop] = v
-        return KeysValues(keys[:, :, :stop], values[:, :, :stop])
+        T = k.shape[2]
+        keys.narrow(2, self.length, T).copy_(k)
+        values.narrow(2, self.length, T).copy_(v)
+        return KeysValues(keys.narrow(2, 0, self.length + T), values.narrow(2, 0, self.length + T))
 
     def _allocate(self, layer: int, k: Tensor) -> KeysValues:
         B, H_kv, _, D = k.shape

@@ -128,7 +128,10 @@ class GPT(CausalLM):
         self.lm_head.weight = self.transformer.wte.weight  # one tensor, two names
 
     def pack(self) -> None:
-        lay_out(self.lm_head.weight)
+        lay_out(self.lm_head.weight, n_in=self.config.n_embd)
+        for module in self.modules():
+            if isinstance(module, Conv1D):
+                lay_out(module.weight, n_in=module.weight.shape[0])
 
     def _draw_weights(self) -> None:
         """Radford et al. 2019, section 2.3: normal, 0.02; what adds to the stream is scaled by 1/√(number of additions)."""

@@ -147,11 +147,11 @@ class Llama(CausalLM):
     def pack(self) -> None:
         if self.device.type == "meta":  # nothing is there yet, and concatenating there costs a second of imports
             return
-        lay_out(self.lm_head.weight)
+        lay_out(self.lm_head.weight, n_in=self.config.n_embd)
         for module in self.modules():
             if isinstance(module, Attention):
                 module.qkv.matrix()
-                lay_out(module.o_proj.weight)
+                lay_out(module.o_proj.weight, n_in=module.H * module.D)
             elif isinstance(module, MLP):
                 module.gate_up.matrix()
-                lay_out(module.down_proj.weight)
+                lay_out(module.down_proj.weight, n_in=self.config.n_inner)

@@ -1,6 +1,7 @@
 """Packed and laid-out weights: the named parameters stay the truth, whatever is done to them."""
 
 import copy
+import gc
 import pickle
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 from kvcourse.meter import Meter
 from kvcourse.models.linear import Conv1D, Packed, lay_out, linear
+from kvcourse.models.memory import empty_matrix
 
 pytestmark = pytest.mark.usefixtures("small_models")
 
@@ -161,14 +163,40 @@ def test_laying_out_changes_neither_names_nor_shapes_nor_values(kind):
     assert torch.equal(uncached(model, random_ids(1, 5)), logits)
 
 
-def test_a_laid_out_weight_is_read_row_by_row_of_its_inputs():
-    weight = nn.Parameter(torch.randn(4, 7))
+@pytest.mark.parametrize(
+    ("shape", "n_in", "stride"),
+    [((7, 4), 4, (1, 7)), ((4, 7), 7, (7, 1)), ((4, 7), 4, (7, 1)), ((7, 4), 7, (1, 7)), ((900, 700), 700, (1, 900))],
+)
+def test_a_weight_is_stored_so_that_its_longer_side_lies_together(shape, n_in, stride):
+    weight = nn.Parameter(torch.randn(shape))
     values = weight.detach().clone()
-    lay_out(weight)
-    assert (weight.shape, weight.stride()) == ((4, 7), (1, 4))
-    assert torch.equal(weight, values)
-    lay_out(weight)
-    assert weight.stride() == (1, 4)
+    for _ in range(2):
+        lay_out(weight, n_in=n_in)
+        assert (weight.shape, weight.stride()) == (shape, stride)
+        assert torch.equal(weight, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("rows", [3, 2**10])
+def test_memory_for_a_matrix_is_ordinary_memory_to_its_user(dtype, rows):
+    matrix = empty_matrix(rows, 700, like=torch.empty(0, dtype=dtype))
+    assert (matrix.shape, matrix.dtype, matrix.is_contiguous()) == ((rows, 700), dtype, True)
+    matrix.fill_(2)
+    version = matrix._version
+    matrix.mul_(3)
+    assert matrix._version > version  # a change is seen, so fingerprints follow it
+    gc.collect()
+    assert bool((matrix == 6).all())
+
+
+def test_one_row_and_many_rows_give_the_same_product():
+    x, weight, bias = torch.randn(1, 5, 8).double(), torch.randn(3, 8).double(), torch.randn(3).double()
+    for b in (None, bias):
+        whole = linear(x, weight, b)
+        rows = torch.cat([linear(x[:, i : i + 1], weight, b) for i in range(5)], dim=1)
+        assert torch.allclose(rows, whole, rtol=0, atol=1e-14)
+        strided = linear(x.transpose(1, 2).contiguous().transpose(1, 2)[:, :1], weight, b)
+        assert torch.allclose(strided, whole[:, :1], rtol=0, atol=1e-14)
 
 
 def test_conv1d_has_its_weight_the_other_way_round():
