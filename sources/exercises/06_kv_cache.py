@@ -16,7 +16,7 @@
 # **You will write** the three pieces of a KV cache and the loop that uses it, 20 lines in all, and run a real language model
 # on them.
 #
-# **You need** Python and lesson 06, or lesson 01 and the next two cells. About 40 minutes.
+# **You need** Python and lesson 06, or lesson 01 and the next three cells. About 40 minutes.
 #
 # Replace each `raise NotImplementedError(...)`, run your cell, then run the check under it. A check prints one line when all
 # is well, and otherwise says what is wrong.
@@ -25,7 +25,8 @@
 # **What you need to know.** A language model is a stack of layers. In each layer every token gets three vectors: a query `q`,
 # a key `k` and a value `v`. A token's query is compared with the keys of all tokens up to and including its own; the result
 # says how much of each of those tokens' values it takes. Nothing ever looks ahead.
-#
+
+# %% [markdown] id="recap-cache"
 # So a token's `k` and `v` never change once they are computed, and later tokens will read them again. Its `q` is used once,
 # in its own forward pass, and never again. A **KV cache** keeps the `k` and `v` of every token, layer by layer, and from then
 # on only new tokens go through the model.
@@ -78,7 +79,8 @@ def pair(got, what):
 # the old values, store the new pair in `rows[layer]`, and return it.
 #
 # Tensors that were handed out before must stay as they are: somebody may still be reading them.
-#
+
+# %% [markdown] id="useful-append"
 # Useful: `torch.cat([a, b], dim=…)` joins two tensors into a new one along an axis; axes count from 0.
 
 
@@ -126,7 +128,10 @@ check_append(my_append)
 #
 # One call handles its `T` tokens at once, so each of them must be kept from looking at those after it. A mask says who may
 # look at whom: a row for each new token, a column for each of all `past + T` tokens, `True` where the one may look at the
-# other. A token may look at itself and at everything before it. With nothing in the cache and three tokens:
+# other. A token may look at itself and at everything before it.
+
+# %% [markdown] id="mask-picture"
+# With nothing in the cache and three tokens:
 #
 #     x . .
 #     x x .
@@ -248,7 +253,8 @@ for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
 # Write greedy generation with a cache. `model(tokens, cache=cache)` takes an int64 tensor `(1, T)` with the tokens that the
 # cache does not have yet, and returns logits `(1, T, V)`: one row per token, and the last row says what comes next. Take the
 # id with the largest logit.
-#
+
+# %% [markdown] id="task-decode-plan"
 # The prompt goes in once. After that, how many tokens does each call need? And does the last new id have to go in at all?
 # Leave `prompt_ids` as it is.
 
@@ -302,8 +308,9 @@ def check_decode(decode):
     assert max(given[1:]) == 1, f"6.4 the calls took {given} tokens. The cache has the earlier ones: pass what is new."
     assert calls[1] != ids[-1:], "6.4 the prompt's last token went in twice. Its logits were in the first call's last row."
     assert got[0] == expected[0], "6.4 the first new id is wrong. It comes from the logits after the prompt's last token."
-    wanted = [[i] for i in expected[:-1]]
-    assert calls[1:8] == wanted, f"6.4 after the prompt, the calls took {calls[1:]}; expected {wanted}."
+    assert [tokens[0] for tokens in calls[1:8]] == expected[:-1], (
+        f"6.4 after the prompt, the calls took {calls[1:]}, not each new id once."
+    )
     assert got == expected, f"6.4 the tokens passed are right, the ids returned are not: {got} for {expected}."
     assert len(calls) == 8, "6.4 all right, but for one call too many: nothing follows the last new id."
     print("6.4 decode loop: 11/11")
