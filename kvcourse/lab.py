@@ -27,13 +27,23 @@ def lab_command(root: Path, notebook: str, *, browser: bool, as_root: bool, extr
     command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]
     command += [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{notebook}"]
     command.append("--ServerApp.contents_manager_class=kvcourse.lesson_files.LessonFiles")
-    # Nothing asks a network at start, and no news stand between a learner and the lesson.
-    command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     if not browser:
         command.append("--no-browser")
     if as_root:  # JupyterLab refuses to run as root unless told; in a container there is often nobody else
         command.append("--allow-root")
     return command + extra
+
+
+def lab_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What JupyterLab and its kernels run in."""
+    settings = Path(__file__).parent / "jupyter"  # no question about news between a learner and the first lesson
+    known = environ.get("JUPYTER_CONFIG_PATH")
+    return {
+        # Threads that wait must sleep: next to a browser, spinning ones make PyTorch in the kernels several times slower.
+        "OMP_WAIT_POLICY": "passive",
+        **environ,
+        "JUPYTER_CONFIG_PATH": f"{known}{os.pathsep}{settings}" if known else str(settings),
+    }
 
 
 def run_lab(root: Path, notebook: str, *, browser: bool, extra: list[str]) -> int:
@@ -46,10 +56,8 @@ def run_lab(root: Path, notebook: str, *, browser: bool, extra: list[str]) -> in
             todo='Type: pip install -c constraints.txt -e ".[lab]"  (or `make lab`, which does it).',
         )
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    # Threads that wait must sleep: next to a browser, spinning ones make PyTorch in the kernels several times slower.
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
     command = lab_command(root, notebook, browser=browser, as_root=as_root, extra=extra)
-    process = subprocess.Popen(command, cwd=root, env=environment)
+    process = subprocess.Popen(command, cwd=root, env=lab_environment(os.environ))
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.terminate()

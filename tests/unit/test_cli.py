@@ -1,6 +1,7 @@
 """The command line: one line for a known fault, exit statuses, and options that do what they say."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,15 @@ def test_start_prepares_the_folder_and_names_the_next_command(tmp_path, monkeypa
 )
 def test_a_browser_is_opened_only_where_there_is_a_screen(environ, system, display):
     assert lab.has_display(environ, system) is display
+
+
+def test_jupyterlab_gets_settings_of_ours_after_the_users_and_threads_that_sleep():
+    mine = lab.lab_environment({"JUPYTER_CONFIG_PATH": "theirs", "HOME": "h"})
+    first, settings = mine["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert (first, mine["HOME"], mine["OMP_WAIT_POLICY"]) == ("theirs", "h", "passive")
+    overrides = json.loads((Path(settings) / "labconfig" / "default_setting_overrides.json").read_text())
+    assert overrides["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    assert lab.lab_environment({"OMP_WAIT_POLICY": "active"})["OMP_WAIT_POLICY"] == "active"
 
 
 def test_jupyterlab_is_rooted_at_the_course_and_told_about_root_only_if_needed(tmp_path):
