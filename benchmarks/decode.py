@@ -112,7 +112,20 @@ def table(results: list[Result], bandwidth: float) -> Table:
             f"{result.first_ms:.0f}",
             f"{result.peak_bytes / 2**20:.0f}",
         )
+    if len({result.prompt for result in results}) > 1:
+        made.add_section()
+        for engine, ratios in whole(results).items():
+            made.add_row(engine, "all", "", "", f"{statistics.median(ratios):.2f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}", "", "")
     return made
+
+
+def whole(results: list[Result]) -> dict[str, list[float]]:
+    """Each engine's speed over the base's for all prompts together: their decode times summed, round by round, sorted."""
+    seconds = {
+        engine: [sum(r.answers[i].decode_s for r in results if r.engine == engine) for i in range(len(results[0].answers))]
+        for engine in dict.fromkeys(result.engine for result in results)
+    }
+    return {engine: sorted(b / a for a, b in zip(mine, seconds[BASE], strict=True)) for engine, mine in seconds.items()}
 
 
 def main() -> int:

@@ -43,6 +43,7 @@ class FullCache(ABC):
         self._binding: _Binding | None = None
         self._bound_now = False  # by this very pass: an abort undoes that, too
         self._pending: dict[int, int] = {}  # layer -> rows appended and not yet committed
+        self._fitting: dict[int, tuple[object, ...]] = {}  # layer -> shapes, dtypes and device found to fit its rows
 
     # What a kind of cache brings.
 
@@ -132,7 +133,10 @@ class FullCache(ABC):
         """
         T = k.shape[2]
         self._require_room(T)
-        self._require_fit(layer, k, v)
+        looks = (k.shape, v.shape, k.dtype, v.dtype, k.device)
+        if self._fitting.get(layer) != looks:  # as in the step before, as a rule
+            self._require_fit(layer, k, v)
+            self._fitting[layer] = looks
         rows = self._write(layer, k, v)
         self._pending[layer] = T
         return rows
@@ -156,6 +160,7 @@ class FullCache(ABC):
     def abort(self) -> None:
         """Drop what was appended and not committed. A cache that this pass was the first to use is free for any model again."""
         self._pending.clear()
+        self._fitting.clear()
         self._forget_after(self.length)
         if self._bound_now:
             self._binding, self._bound_now = None, False
@@ -177,6 +182,7 @@ class FullCache(ABC):
                 todo="Pass the number of tokens to keep.",
             )
         self._forget_after(length)
+        self._fitting.clear()
         self.length = length
 
     def fork(self) -> Self:
@@ -187,13 +193,14 @@ class FullCache(ABC):
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._pending = {}
+        other._pending, other._fitting = {}, {}
         self._copy_rows(other)
         return other
 
     def reset(self) -> None:
         """Empty again, without padding, ready for another prompt of the same model and batch size."""
         self._pending.clear()
+        self._fitting.clear()
         self._forget_after(0)
         self.length, self.starts = 0, None
 
@@ -210,29 +217,32 @@ class FullCache(ABC):
         return KeysValues(rows.keys[:, :, start:stop], rows.values[:, :, start:stop])
 
     def _require_room(self, T: int) -> None:
-        if self.capacity is not None and self.length + T > self.capacity:
+        capacity = self.capacity
+        if capacity is not None and self.length + T > capacity:
             raise CacheFull(
                 "The cache is full.",
-                expected=f"at most {self.capacity} tokens",
+                expected=f"at most {capacity} tokens",
                 got=f"{self.length} held and {T} more",
                 todo=f"Make it with capacity={self.length + T} or more, or truncate it.",
             )
 
     def _require_fit(self, layer: int, k: Tensor, v: Tensor) -> None:
-        if k.shape != v.shape or k.dtype != v.dtype:
-            raise _mismatch(
-                "keys and values", f"values like the keys, {tuple(k.shape)} {k.dtype}", f"{tuple(v.shape)} {v.dtype}"
-            )
-        if self._binding and (k.shape[0] != self._binding.batch_size or k.dtype != self._binding.dtype):
-            bound = self._binding
-            raise _mismatch("rows", f"batch size {bound.batch_size}, {bound.dtype}", f"{k.shape[0]}, {k.dtype}")
+        got, dtype = k.shape, k.dtype  # asked for once: this runs in every layer of every step
+        if got != v.shape or dtype != v.dtype:
+            raise _mismatch("keys and values", f"values like the keys, {tuple(got)} {dtype}", f"{tuple(v.shape)} {v.dtype}")
+        bound = self._binding
+        if bound is not None and (got[0] != bound.batch_size or dtype != bound.dtype):
+            raise _mismatch("rows", f"batch size {bound.batch_size}, {bound.dtype}", f"{got[0]}, {dtype}")
         rows = self._rows(layer)
         if rows is None:
             return
-        held = rows.keys
-        want, got = (held.shape[0], held.shape[1], held.shape[3]), (k.shape[0], k.shape[1], k.shape[3])
-        if (want, held.dtype, held.device) != (got, k.dtype, k.device):
-            raise _mismatch("rows", f"B, H_kv, D = {want}, {held.dtype} on {held.device}", f"{got}, {k.dtype} on {k.device}")
+        held, device = rows.keys.shape, rows.keys.device
+        if got[1] != held[1] or got[3] != held[3] or got[0] != held[0] or dtype != rows.keys.dtype or k.device != device:
+            raise _mismatch(
+                "rows",
+                f"B, H_kv, D = {(held[0], held[1], held[3])}, {rows.keys.dtype} on {device}",
+                f"{(got[0], got[1], got[3])}, {dtype} on {k.device}",
+            )
 
 
 def _mismatch(what: str, expected: object, got: object) -> CacheMismatch:

@@ -47,7 +47,8 @@ class CausalLM(nn.Module):
         with torch.no_grad():
             padding = 0 if cache.starts is None else int(cache.starts.min())  # slots that are padding in every row
             self._require_positions(cache.length - padding, T)
-            cache.bind(self, tokens.shape[0], self.dtype, self.device)
+            weight = next(self.parameters())
+            cache.bind(self, tokens.shape[0], weight.dtype, weight.device)
             try:
                 logits = self.compute(tokens, cache.plan(T), cache, logits_to_keep)
                 cache.advance(T)

@@ -15,11 +15,12 @@ from kvcourse.attention import attend
 from kvcourse.caches.base import KVCache, Plan
 from kvcourse.config import GPTConfig
 from kvcourse.models.base import CausalLM
-from kvcourse.models.linear import Conv1D, lay_out, linear
+from kvcourse.models.linear import Conv1D, LayerNorm, lay_out, linear
+from kvcourse.models.part import Part
 from kvcourse.probe import probe
 
 
-class Attention(nn.Module):
+class Attention(Part):
     """Causal self-attention: the one place in the model where tokens see each other."""
 
     def __init__(self, config: GPTConfig, layer: int) -> None:
@@ -41,7 +42,7 @@ class Attention(nn.Module):
         return self.c_proj(z.transpose(1, 2).reshape(B, T, C))
 
 
-class MLP(nn.Module):
+class MLP(Part):
     """Two linear maps with a bend between them, for each token on its own."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -53,15 +54,15 @@ class MLP(nn.Module):
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
 
 
-class Block(nn.Module):
+class Block(Part):
     """Attention, then MLP; each reads a normalised copy of the stream and adds its result to it."""
 
     def __init__(self, config: GPTConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        self.ln_1 = nn.LayerNorm(config.n_embd, eps=config.norm_eps)
+        self.ln_1 = LayerNorm(config.n_embd, eps=config.norm_eps)
         self.attn = Attention(config, layer)
-        self.ln_2 = nn.LayerNorm(config.n_embd, eps=config.norm_eps)
+        self.ln_2 = LayerNorm(config.n_embd, eps=config.norm_eps)
         self.mlp = MLP(config)
 
     def forward(self, x: Float[Tensor, "B T C"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
@@ -77,7 +78,7 @@ class Block(nn.Module):
         return x
 
 
-class Transformer(nn.Module):
+class Transformer(Part):
     """The parts of a GPT, under Hugging Face's names: token and position tables, blocks, last norm."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -85,7 +86,7 @@ class Transformer(nn.Module):
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.context_length, config.n_embd)
         self.h = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
-        self.ln_f = nn.LayerNorm(config.n_embd, eps=config.norm_eps)
+        self.ln_f = LayerNorm(config.n_embd, eps=config.norm_eps)
 
 
 class GPT(CausalLM):

@@ -16,12 +16,13 @@ from kvcourse.errors import CacheMismatch
 from kvcourse.models.base import CausalLM
 from kvcourse.models.linear import Packed, lay_out, linear
 from kvcourse.models.rope import Rope, rotate
+from kvcourse.models.part import Part
 from kvcourse.probe import probe
 
 Angles = tuple[Tensor, Tensor]  # cos and sin at this pass's positions
 
 
-class Attention(nn.Module):
+class Attention(Part):
     """Causal self-attention in which H / H_kv query heads share a K/V head. q, k and v are one product."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
@@ -48,7 +49,7 @@ class Attention(nn.Module):
         return linear(z.transpose(1, 2).reshape(B, T, -1), self.o_proj.weight)
 
 
-class MLP(nn.Module):
+class MLP(Part):
     """SwiGLU: one half of the hidden units decides how much of the other half passes. Gate and up are one product."""
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -63,7 +64,7 @@ class MLP(nn.Module):
         return linear(F.silu(gate) * up, self.down_proj.weight)
 
 
-class Block(nn.Module):
+class Block(Part):
     """Attention, then MLP; each reads a normalised copy of the stream and adds its result to it."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
@@ -87,7 +88,7 @@ class Block(nn.Module):
         return x
 
 
-class Decoder(nn.Module):
+class Decoder(Part):
     """The parts of a Llama, under Hugging Face's names: token table, blocks, last norm."""
 
     def __init__(self, config: LlamaConfig) -> None:
