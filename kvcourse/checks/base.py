@@ -1,0 +1,143 @@
+"""Every lesson: how an answer is judged. Knows nothing about any exercise, nor about where the answer runs.
+
+A task has properties: functions `(answer, draw) -> None` that call the answer and raise Broken, with one sentence, when it
+does not do what it should. They run here, in the notebook's process or in the grader's; the answer may run elsewhere (see
+`Answer`). So a property never hands its own tensors to be changed and never asks an answer's result what it equals: it
+compares values.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Broken(Exception):
+    """A property that an answer does not have: what was seen and the likely cause, in one or two sentences, never the answer."""
+
+
+class NotStarted(Exception):
+    """The answer is still the stub."""
+
+
+class Kept(Protocol):
+    """An object that lives where the answer runs: made from a value, or returned by the answer."""
+
+    def value(self) -> Any:
+        """What it is now, as values of our own: tensors are copies, tuples, lists and dicts hold copies. Whatever is none of
+        these, a number, text or None comes as an `Unknown`."""
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method; return the result's value. Raises as an Answer's call does."""
+
+
+class Answer(Protocol):
+    """The learner's function or class, wherever it runs.
+
+    Arguments: numbers, text, None, bool, tensors, torch dtypes, tuples, lists and dicts of these (handed over as copies);
+    Kept objects (the object itself); plain Python functions, which the answer can call and which run here; `Opaque`s.
+    """
+
+    returned: Kept  # what the last call returned
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it; return the result's value, as `Kept.value` does.
+
+        Raises: NotStarted if it is the stub; Broken if it raised, took too long, or a function handed to it raised Broken.
+        """
+
+    def keep(self, value: Any) -> Kept:
+        """Make an object there, to be passed to several calls and looked at in between."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A result that is no plain value: only its type's name is known here."""
+
+    type_name: str
+
+
+class Opaque:
+    """Something that an answer is given and hands on to a function of ours, which gets `it` back, the very object.
+
+    attributes: names that an answer may read on it (numbers, text), such as ("length",).
+    """
+
+    def __init__(self, it: Any, attributes: tuple[str, ...] = ()) -> None:
+        self.it, self.attributes = it, attributes
+
+
+class Draw:
+    """Seeded random inputs: the same seed and task, the same inputs on every machine."""
+
+    def __init__(self, seed: int, salt: str) -> None:
+        self._random = random.Random(f"{seed}/{salt}")
+        self._torch = torch.Generator().manual_seed(self._random.getrandbits(60))
+
+    def integer(self, low: int, high: int) -> int:
+        """An int from low to high, both included."""
+        return self._random.randint(low, high)
+
+    def integers(self, n: int, low: int, high: int) -> list[int]:
+        return [self.integer(low, high) for _ in range(n)]
+
+    def tensor(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Normally distributed numbers."""
+        return torch.randn(*shape, generator=self._torch, dtype=dtype)
+
+
+Property = Callable[[Answer, Draw], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one task."""
+
+    task: str
+    title: str
+    state: Literal["passed", "failed", "not started"]
+    held: int  # properties that hold
+    properties: int
+    message: str | None = None  # of the first property that does not hold
+    broken: str | None = None  # that property's name
+
+    def __str__(self) -> str:
+        """One line when all is well; otherwise what is wrong."""
+        if self.state == "not started":
+            return f"{self.task} not started"
+        if self.state == "passed":
+            return f"{self.task} {self.title}: {self.held}/{self.properties}"
+        return f"{self.task} {self.title}: {self.held} of {self.properties} hold. {self.message}"
+
+
+def judge(name: str, title: str, properties: Sequence[Property], answer: Answer, seed: int) -> Verdict:
+    """Try every property, each with inputs of its own; report the first that does not hold."""
+    held, first, broken = 0, None, None
+    for number, prop in enumerate(properties):
+        try:
+            prop(answer, Draw(seed, f"{name}/{number}"))
+            held += 1
+        except NotStarted:
+            return Verdict(name, title, "not started", 0, len(properties))
+        except Broken as fault:
+            if first is None:
+                first, broken = str(fault), prop.__name__
+    return Verdict(name, title, "failed" if first else "passed", held, len(properties), first, broken)
+
+
+def expect(holds: Any, message: str) -> None:
+    """Raise Broken with the message unless the condition holds."""
+    if not bool(holds):
+        raise Broken(message)
+
+
+def describe(value: Any) -> str:
+    """What a result looks like, for a message: "a float32 tensor (2, 3)", "a list", "None"."""
+    if isinstance(value, Unknown):
+        return f"a {value.type_name}"
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
