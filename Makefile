@@ -39,6 +39,7 @@ check: setup-test ## formatting, lint, types and structure
 notebooks: setup-test fetch ## rebuild what changed in sources/, and the generated pages
 	$(BIN)/python -m tools.notebooks build $(if $(FORCE),--force)
 	$(BIN)/python -m tools.docs_map
+	$(BIN)/python -m tools.kill_table
 
 clean: ## remove .venv and everything that tools left behind (never work/)
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

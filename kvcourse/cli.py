@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from kvcourse import cli_exercises
+from kvcourse.cli_grade import grade
+from kvcourse.cli_weights import weights
 from kvcourse.errors import InputError, KVCourseError
 
 app = typer.Typer(
@@ -81,14 +84,14 @@ def doctor(
 
 @app.command()
 def start(
-    folder: Annotated[Path, typer.Option(help="Where your copies go; relative to the course's folder.")] = Path("work"),
+    folder: Annotated[Path, typer.Option(help="Where your copies go; relative to your clone, else to here.")] = Path("work"),
 ) -> None:
     """Copy the exercises into work/, overwriting nothing, and say what is new."""
-    from kvcourse.course import course_root, prepare_work
+    from kvcourse.course import learners_place, prepare_work
     from kvcourse.tables import print_prepared
 
-    root = course_root()
-    print_prepared(prepare_work(root, root / folder), root, Console())
+    place = learners_place()
+    print_prepared(prepare_work(place.exercises, place.root / folder), place, Console())
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -158,6 +161,11 @@ def chat(
     answer = answer_once(conversation, question, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
     if answer.finish_reason == "interrupted":
         raise typer.Exit(130)
+
+
+app.command()(weights)
+cli_exercises.register(app)
+app.command()(grade)
 
 
 def _sampler(temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None) -> Any:

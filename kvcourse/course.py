@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from kvcourse.content import exercises_folder
 from kvcourse.errors import SetupError, UnknownName
 
 RECORD = ".kvcourse.json"  # in the work folder: what was copied from where
@@ -81,6 +82,29 @@ def course_root(start: Path | None = None) -> Path:
     )
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a learner works: work/ goes into `root`, and is filled from `exercises`."""
+
+    root: Path
+    exercises: Path
+    is_clone: bool
+
+
+def learners_place(start: Path | None = None) -> Place:
+    """The clone, where there is one; else the current folder, and the exercises that came with the package.
+
+    Raises: SetupError if KVCOURSE_COURSE names no clone, or if there are no exercises anywhere.
+    """
+    try:
+        root = course_root(start)
+    except SetupError:
+        if os.environ.get("KVCOURSE_COURSE"):
+            raise
+        return Place((start or Path.cwd()).resolve(), exercises_folder(), is_clone=False)
+    return Place(root, root / "exercises", is_clone=True)
+
+
 def _is_course(folder: Path) -> bool:
     """A clone of this project. Its pyproject names it, so a neighbour that also has a notebooks/ folder is not taken for it."""
     project = folder / "pyproject.toml"
@@ -102,12 +126,12 @@ class Prepared:
     offered: Path | None = None
 
 
-def prepare_work(root: Path, work: Path) -> list[Prepared]:
+def prepare_work(exercises: Path, work: Path) -> list[Prepared]:
     """Copy exercises into `work`, overwriting nothing. A second call changes nothing unless the course has changed."""
     work.mkdir(parents=True, exist_ok=True)
     record = _read_record(work)
     prepared = []
-    for source in sorted((root / "exercises").glob("*.ipynb")):
+    for source in sorted(exercises.glob("*.ipynb")):
         result, record[source.name] = _prepare_one(source, work / source.name, record.get(source.name, {}))
         prepared.append(result)
         _write_record(work, record)  # after each: an interruption loses nothing

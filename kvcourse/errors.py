@@ -66,3 +66,7 @@ class TokenizerError(KVCourseError):
 
 class SetupError(KVCourseError):
     """Something around the package is missing: the course's folder, JupyterLab, a Python package."""
+
+
+class SubmissionError(KVCourseError):
+    """A notebook that cannot be graded: missing, no notebook, another exercise's, or from a newer version of the course."""

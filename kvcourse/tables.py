@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from kvcourse.course import Prepared
+from kvcourse.course import Place, Prepared
 from kvcourse.doctor import Finding
 
 
@@ -26,25 +26,28 @@ def print_findings(findings: Iterable[Finding], console: Console) -> list[Findin
     return seen
 
 
-def print_prepared(prepared: list[Prepared], root: Path, console: Console) -> None:
+def print_prepared(prepared: list[Prepared], place: Place, console: Console) -> None:
     """One line for each exercise, then the next command."""
 
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     if not prepared:
-        say(f"There are no exercises in {root / 'exercises'} yet.")
+        say(f"There are no exercises in {place.exercises} yet.")
     for one in prepared:
-        path = _short(one.path, root)
+        path = _short(one.path, place.root)
         if one.action == "copied":
             say(f"copied   {path}")
         elif one.action == "kept":
             say(f"kept     {path}")
         elif one.action == "newer" and one.offered is not None:
-            say(f"kept     {path}; the course has a newer version, which lies beside it: {_short(one.offered, root)}")
+            say(f"kept     {path}; the course has a newer version, which lies beside it: {_short(one.offered, place.root)}")
         else:
             say(f"kept     {path}; to start it afresh, rename yours and run `kvcourse start` again")
-    say("Next: kvcourse lab")
+    if place.is_clone:
+        say("Next: kvcourse lab")
+    else:  # installed without the lessons, and perhaps without JupyterLab
+        say("Next: open one in JupyterLab, and type `kvcourse check 06` or another number when you have answered.")
 
 
 def _short(path: Path, root: Path) -> str:

@@ -76,6 +76,18 @@ make_venv() {
     "$python" -m venv "$venv"
 }
 
+want_bubblewrap() { # the walls around graded answers; on Linux the tests ask for them
+    [ "$extra" = test ] && [ "$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 || return 0
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "Installing bubblewrap, in which answers are graded ..."
+        install='env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap'
+        $install >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1 && $install >/dev/null; } && return 0
+    fi
+    say "bubblewrap is missing: answers are graded without a sandbox, and the tests of the grader will fail."
+    say "Install it: apt install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)."
+}
+
+want_bubblewrap
 venv_is_usable && is_done && exit 0
 if ! venv_is_usable || ! "$venv_python" -m pip --version >/dev/null 2>&1; then make_venv; fi
 

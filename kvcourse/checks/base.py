@@ -9,20 +9,23 @@ compares values.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+LONGEST_TEXT = 160  # of somebody else's exception in a message
+
 
 class Broken(Exception):
-    """A property that an answer does not have: what was seen and the likely cause, in one or two sentences, never the answer."""
+    """A property that an answer does not have: what was seen and the likely cause, in a sentence or two, never the answer."""
 
 
 class NotStarted(Exception):
     """The answer is still the stub."""
 
 
+@runtime_checkable
 class Kept(Protocol):
     """An object that lives where the answer runs: made from a value, or returned by the answer."""
 
@@ -34,6 +37,7 @@ class Kept(Protocol):
         """Call a method; return the result's value. Raises as an Answer's call does."""
 
 
+@runtime_checkable
 class Answer(Protocol):
     """The learner's function or class, wherever it runs.
 
@@ -128,6 +132,18 @@ def judge(name: str, title: str, properties: Sequence[Property], answer: Answer,
     return Verdict(name, title, "failed" if first else "passed", held, len(properties), first, broken)
 
 
+def raised(name: str, kind: str, text: str = "") -> NotStarted | Broken:
+    """What it means that the answer `name` raised an exception of that kind: a stub, or a fault in one sentence.
+
+    A bare NotImplementedError is what nbgrader leaves in place of a solution; torch raises some of its own, with a text.
+    """
+    line = text.strip().split("\n")[0]
+    if kind == "NotImplementedError" and (not line or line.startswith("Exercise ")):
+        return NotStarted()
+    line = line if len(line) <= LONGEST_TEXT else line[:LONGEST_TEXT].rstrip() + " ..."
+    return Broken(f"{name} stopped with {kind}{': ' + line if line else '.'}")
+
+
 def expect(holds: Any, message: str) -> None:
     """Raise Broken with the message unless the condition holds."""
     if not bool(holds):
@@ -135,9 +151,16 @@ def expect(holds: Any, message: str) -> None:
 
 
 def describe(value: Any) -> str:
-    """What a result looks like, for a message: "a float32 tensor (2, 3)", "a list", "None"."""
+    """What a result looks like, for a message: "an int64 tensor (2, 3)", "a list of 3 int", "None"."""
     if isinstance(value, Unknown):
-        return f"a {value.type_name}"
-    if isinstance(value, Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)}"
-    return "None" if value is None else f"a {type(value).__name__}"
+        what = value.type_name
+    elif isinstance(value, Tensor):
+        what = f"{str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)}"
+    elif isinstance(value, list | tuple) and value:
+        kinds = dict.fromkeys(item.type_name if isinstance(item, Unknown) else type(item).__name__ for item in value)
+        what = f"{type(value).__name__} of {len(value)} {' and '.join(kinds)}"
+    elif value is None:
+        return "None"
+    else:
+        what = type(value).__name__
+    return f"{'an' if what[:1].lower() in 'aeio' else 'a'} {what}"

@@ -1,4 +1,4 @@
-"""Every lesson: what an exercise is made of, as plain data. Knows nothing about how an answer is checked, and imports no torch."""
+"""Every lesson: what an exercise is made of, as plain data. Knows nothing about how answers are checked; imports no torch."""
 
 from dataclasses import dataclass
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvcourse.checks.base import Broken, NotStarted, Opaque, Unknown
+from kvcourse.checks.base import Broken, Kept, Opaque, Unknown, raised
 
 PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
@@ -30,7 +30,7 @@ class LocalAnswer:
 
     def __init__(self, answer: Callable[..., Any], name: str) -> None:
         self._answer, self._name = answer, name
-        self.returned = LocalKept(None, name)
+        self.returned: Kept = LocalKept(None, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.returned = LocalKept(run(self._name, self._answer, args, kwargs), self._name)
@@ -41,56 +41,80 @@ class LocalAnswer:
 
 
 def snapshot(value: Any) -> Any:
-    """A copy made of plain values only. Exact types: what a subclass claims about itself is not believed."""
-    if type(value) in PLAIN:
+    """A copy made of plain values only. What a subclass claims about itself is not believed: it is read as its base."""
+    kind = type(value)
+    if kind in PLAIN:
         return value
-    if isinstance(value, Tensor):
-        return torch.Tensor.as_subclass(value.detach(), Tensor).clone()
-    if type(value) in (list, tuple):
-        return type(value)(snapshot(item) for item in value)
-    if isinstance(value, dict):
-        return {key: snapshot(item) for key, item in value.items() if type(key) in PLAIN}
-    return Unknown(type(value).__name__)
+    if issubclass(kind, Tensor):
+        return plain_tensor(value)
+    if issubclass(kind, list):
+        return [snapshot(item) for item in list.__iter__(value)]
+    if issubclass(kind, tuple):  # a named tuple is a tuple
+        return tuple(snapshot(item) for item in tuple.__iter__(value))
+    if issubclass(kind, dict):
+        return {key: snapshot(item) for key, item in dict.items(value) if type(key) in PLAIN}
+    return Unknown(kind.__name__)
+
+
+def plain_tensor(tensor: Tensor) -> Any:
+    """A copy that can be compared: dense, in this machine's memory, no subclass, no graph."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+            return Unknown("sparse, quantized or nested tensor")
+        if tensor.device.type != "cpu":
+            return Unknown(f"tensor on the device {tensor.device.type}")
+        return tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg().clone()
 
 
 def run(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the learner's code with copies; what it raises becomes one sentence."""
     if not callable(function):
         raise Broken(f"{name} is not there, or is no function.")
-    faults: list[Broken] = []
+    call = _Call()
+    try:
+        result = function(*call.handed(args), **call.handed(kwargs))
+    except (Exception, SystemExit) as error:
+        if call.faults:
+            raise call.faults[0] from None
+        raise raised(name, type(error).__name__, str(error)) from None
+    if call.faults:
+        raise call.faults[0]
+    return result
 
-    def handed(value: Any) -> Any:
+
+class _Call:
+    """One call: what went over to the learner's code, and what our own functions found wrong meanwhile."""
+
+    def __init__(self) -> None:
+        self.faults: list[Broken] = []  # kept, in case the learner's code catches them
+        self._opaque: list[Any] = []
+
+    def handed(self, value: Any) -> Any:
+        """An argument as the learner's code gets it: a copy; an object that is kept; a function of ours."""
         if isinstance(value, LocalKept):
             return value.it
         if isinstance(value, Opaque):
+            self._opaque.append(value.it)
             return value.it
         if isinstance(value, list | tuple):
-            return type(value)(handed(item) for item in value)
+            return type(value)(self.handed(item) for item in value)
         if isinstance(value, dict):
-            return {key: handed(item) for key, item in value.items()}
+            return {key: self.handed(item) for key, item in value.items()}
         if callable(value) and not isinstance(value, torch.dtype):
-            return noted(value)
+            return self._noted(value)
         return copy.deepcopy(value)
 
-    def noted(callback: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*inner: Any, **named: Any) -> Any:
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function; it gets values of our own, and a Broken that it raises is noted."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return callback(*inner, **named)
+                return function(*map(self._back, args), **{key: self._back(value) for key, value in kwargs.items()})
             except Broken as fault:
-                faults.append(fault)  # kept, in case the learner's code catches it
+                self.faults.append(fault)
                 raise
 
         return call
 
-    try:
-        result = function(*handed(args), **handed(kwargs))
-    except NotImplementedError:
-        raise NotStarted from None
-    except Exception as error:
-        if faults:
-            raise faults[0] from None
-        text = str(error).split("\n")[0][:200]
-        raise Broken(f"{name} stopped with {type(error).__name__}{': ' + text if text else '.'}") from None
-    if faults:
-        raise faults[0]
-    return result
+    def _back(self, value: Any) -> Any:
+        return value if any(value is it for it in self._opaque) else snapshot(value)

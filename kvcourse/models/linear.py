@@ -53,7 +53,7 @@ class Conv1D(Part):
 
     def forward(self, x: Float[Tensor, "B T i"]) -> Float[Tensor, "B T o"]:
         weight, bias = self._parameters.values()  # past nn.Module's search by name, which costs a step 150 of them
-        return linear(x, weight.t(), bias)
+        return linear(x, weight.t(), bias)  # type: ignore[union-attr]
 
 
 class LayerNorm(Part, nn.LayerNorm):

@@ -15,8 +15,8 @@ from kvcourse.config import LlamaConfig
 from kvcourse.errors import CacheMismatch
 from kvcourse.models.base import CausalLM
 from kvcourse.models.linear import Packed, lay_out, linear
-from kvcourse.models.rope import Rope, rotate
 from kvcourse.models.part import Part
+from kvcourse.models.rope import Rope, rotate
 from kvcourse.probe import probe
 
 Angles = tuple[Tensor, Tensor]  # cos and sin at this pass's positions

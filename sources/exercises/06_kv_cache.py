@@ -18,8 +18,8 @@
 #
 # **You need** Python and lesson 06, or lesson 01 and the next three cells. About 40 minutes.
 #
-# Replace each `raise NotImplementedError(...)`, run your cell, then run the check under it. A check prints one line when all
-# is well, and otherwise says what is wrong.
+# Replace each `raise NotImplementedError(...)`, run your cell, then run the check under it. A check calls your function with many
+# inputs, fixed and random ones, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A language model is a stack of layers. In each layer every token gets three vectors: a query `q`,
@@ -37,39 +37,14 @@
 # layer makes `H` independent sets of q, k and v, called heads, so that a token can look for several things at once. You treat
 # them all alike.
 
+# %% [markdown] id="when-stuck"
+# Stuck? `hint("6.1")` gives a hint, and each further call a plainer one. `reset("6.1")` puts a task's cell back as it is now; your
+# text is kept aside. `progress()` shows how far you are.
+
 # %% id="imports"
 import torch
 
-from kvcourse import generate, load_model
-from kvcourse.caches.base import KeysValues, Plan
-from kvcourse.caches.growing import GrowingCache
-
-tiny = load_model("tiny", dtype=torch.float64)  # 64 bits: no rounding error can hide a mistake
-ids = tiny.tokenizer.encode("ana is in the garden . where is ana ?")
-print(len(ids), "tokens:", ids)
-
-# %% [markdown] id="about-tiny"
-# `tiny` is a model of four layers that knows 148 words. Its weights are random numbers, so what it says is nonsense, on purpose.
-# The real model comes at the end.
-
-
-# %% id="call"
-def call(name, answer, *arguments):
-    """Used by the checks: run an answer, and say in one sentence what it raised."""
-    try:
-        return answer(*arguments)
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        raise AssertionError(f"{name} stopped with {type(error).__name__}: {error}") from None
-
-
-def pair(got, what):
-    """Used by the checks: a pair of tensors, or a sentence."""
-    good = isinstance(got, tuple) and len(got) == 2 and all(isinstance(x, torch.Tensor) for x in got)
-    assert good, f"6.1 {what} should be a pair of tensors, (keys, values); it is a {type(got).__name__}."
-    return got
-
+from kvcourse.checks import check, hint, progress, reset
 
 # %% [markdown] id="task-append"
 # ## 6.1 · Append
@@ -96,32 +71,8 @@ def my_append(rows, layer, k, v):
     ### END SOLUTION
 
 
-# %% [markdown] id="about-check-append"
-# The check appends six tokens to layer 0, three and three, and three other ones to layer 1 in between.
-
-
-# %% id="check-append" tags=["check"]
-def check_append(append):
-    torch.manual_seed(0)
-    k, v = torch.randn(2, 1, 2, 6, 4)
-    rows, half = {}, (1, 2, 3, 4)
-    for layer, x in ((0, 0), (1, 100)):
-        pair(call("6.1", append, rows, layer, k[:, :, :3] + x, v[:, :, :3] + x), "what a first call returns")
-        assert layer in rows, f"6.1 after the first call for layer {layer} there is no rows[{layer}]. Nothing was stored."
-    first, held = pair(rows[0], "rows[0]")[0], k[:, :, :3].clone()
-    keys, values = pair(call("6.1", append, rows, 0, k[:, :, 3:], v[:, :, 3:]), "what a second call returns")
-    assert keys.shape != half, "6.1 the second call returned the three new tokens only. The old ones belong to it."
-    assert keys.shape == k.shape, f"6.1 3 + 3 tokens should be {tuple(k.shape)}, and are {tuple(keys.shape)}. Which axis?"
-    assert torch.equal(keys, k), "6.1 the keys are changed, in another order, or the values. Old ones stand first."
-    assert torch.equal(values, v), "6.1 the keys are right and the values are not. Both need their past."
-    stored = pair(rows[0], "rows[0]")
-    assert torch.equal(stored[0], k) and torch.equal(stored[1], v), "6.1 returned right, but rows[0] holds something else."
-    assert torch.equal(rows[1][0], k[:, :, :3] + 100), "6.1 appending to layer 0 changed layer 1."
-    assert torch.equal(first, held), "6.1 a tensor that had been handed out before was written to. Make a new one."
-    print("6.1 append: 11/11")
-
-
-check_append(my_append)
+# %% id="check-append" tags=["check"] exercise="6.1"
+check("6.1", my_append)
 
 # %% [markdown] id="task-mask"
 # ## 6.2 · The mask
@@ -161,26 +112,8 @@ def my_mask(past, T):
     ### END SOLUTION
 
 
-# %% id="check-mask" tags=["check"]
-def check_mask(mask):
-    got = call("6.2", mask, 2, 3)
-    dtype = getattr(got, "dtype", type(got).__name__)
-    assert isinstance(got, torch.Tensor) and dtype == torch.bool, f"6.2 expected a bool tensor; got {dtype}."
-    shape = tuple(got.shape)
-    assert shape == (3, 5), f"6.2 three new tokens look at five: expected the shape (3, 5); got {shape}."
-    seen = call("6.2", mask, 0, 4).sum(dim=1).tolist()
-    assert seen == [1, 2, 3, 4], f"6.2 with nothing cached, four tokens may look at 1, 2, 3 and 4 tokens; yours at {seen}."
-    for row in range(3):
-        assert got[row, :2].all(), f"6.2 with 2 cached, new token {row} does not see all of the past."
-        assert not got[row, 3 + row :].any(), f"6.2 with 2 cached, new token {row} sees one that comes after it."
-    for past, T in ((2, 3), (0, 1), (5, 1), (4, 4), (7, 2)):
-        expected = [past + i + 1 for i in range(T)]
-        seen = call("6.2", mask, past, T).sum(dim=1).tolist()
-        assert seen == expected, f"6.2 with {past} cached and {T} new, the rows should see {expected} tokens; yours {seen}."
-    print("6.2 mask: 10/10")
-
-
-check_mask(my_mask)
+# %% id="check-mask" tags=["check"] exercise="6.2"
+check("6.2", my_mask)
 
 # %% [markdown] id="task-positions"
 # ## 6.3 · Positions
@@ -197,22 +130,8 @@ def my_positions(past, T):
     ### END SOLUTION
 
 
-# %% id="check-positions" tags=["check"]
-def check_positions(positions):
-    got = call("6.3", positions, 0, 3)
-    dtype = getattr(got, "dtype", type(got).__name__)
-    assert isinstance(got, torch.Tensor) and dtype == torch.int64, f"6.3 expected an int64 tensor; got {dtype}."
-    assert got.tolist() == [0, 1, 2], f"6.3 with nothing cached, three tokens stand at 0, 1, 2; yours at {got.tolist()}."
-    got = call("6.3", positions, 6, 1).tolist()
-    assert got != [0], "6.3 with 6 cached, the seventh token was put at position 0: positions restart at every call."
-    assert len(got) == 1, f"6.3 one position for each new token: with 6 cached and 1 new, expected one number; got {got}."
-    assert got == [6], f"6.3 with 6 cached, the seventh token stands at 6, since the first stands at 0; yours at {got}."
-    got = call("6.3", positions, 4, 3).tolist()
-    assert got == [4, 5, 6], f"6.3 with 4 cached, three new ones stand at 4, 5, 6; yours at {got}."
-    print("6.3 positions: 6/6")
-
-
-check_positions(my_positions)
+# %% id="check-positions" tags=["check"] exercise="6.3"
+check("6.3", my_positions)
 
 # %% [markdown] id="together"
 # ## Your cache in a model
@@ -221,8 +140,11 @@ check_positions(my_positions)
 # tokens stand, where do all stand, who may look at whom), and hands each layer's k and v to `_write`. The rest of the class,
 # which counts the tokens in when all layers are done, is the package's.
 
-
 # %% id="your-cache"
+from kvcourse.caches.base import KeysValues, Plan
+from kvcourse.caches.growing import GrowingCache
+
+
 class YourCache(GrowingCache):
     def plan(self, T):
         return Plan(my_positions(self.length, T), torch.arange(self.length + T), my_mask(self.length, T))
@@ -231,6 +153,17 @@ class YourCache(GrowingCache):
         self._stored[layer] = KeysValues(*my_append(self._stored, layer, k, v))
         return self._stored[layer]
 
+
+# %% [markdown] id="about-tiny"
+# `tiny` is a model of four layers that knows 148 words. Its weights are random numbers, so what it says is nonsense, on purpose.
+# The real model comes at the end.
+
+# %% id="tiny"
+from kvcourse import generate, load_model
+
+tiny = load_model("tiny", dtype=torch.float64)  # 64 bits: no rounding error can hide a mistake
+ids = tiny.tokenizer.encode("ana is in the garden . where is ana ?")
+print(len(ids), "tokens:", ids)
 
 # %% id="your-proof" tags=["check"]
 tokens = torch.tensor([ids])
@@ -243,7 +176,7 @@ def in_calls(cuts):
 
 
 for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
-    difference = (call("Your cache", in_calls, cuts) - whole).abs().max().item()
+    difference = (in_calls(cuts) - whole).abs().max().item()
     assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
     print(f"calls of {cuts}: the same logits at every position")
 
@@ -274,49 +207,11 @@ def my_decode(model, prompt_ids, n, cache):
 
 
 # %% [markdown] id="about-check-decode"
-# The check notes which tokens each call is given, and keeps `tiny`, which likes to repeat itself, from doing so. The plain loop,
-# without a cache, says what should come out.
+# The check has a cache of its own, so it does not need your other answers. It notes which tokens each call is given, and keeps
+# `tiny`, which likes to repeat itself, from doing so. The model without a cache says what should come out.
 
-
-# %% id="plain-loop"
-def no_repeats(tokens, cache=None):
-    return tiny(tokens, cache=cache).scatter(-1, tokens[..., None], -torch.inf)
-
-
-expected = []
-for _ in range(8):
-    expected.append(int(no_repeats(torch.tensor([ids + expected]))[0, -1].argmax()))
-print("after the prompt:", expected)
-
-
-# %% id="check-decode" tags=["check"]
-def check_decode(decode):
-    cache, prompt, calls = YourCache(), list(ids), []
-
-    def model(tokens, cache=None):
-        assert cache is not None, "6.4 a call left out cache=cache, so what it computed was not kept."
-        calls.append(tokens.tolist()[0])
-        return no_repeats(tokens, cache)
-
-    got = call("6.4", decode, model, prompt, 8, cache)
-    assert prompt == ids, "6.4 prompt_ids was changed. It belongs to the caller: work on a list of your own."
-    ints = isinstance(got, list) and all(isinstance(i, int) for i in got)
-    assert ints, f"6.4 expected a list of ints; got {type(got).__name__} {got!r}."
-    assert len(got) == 8, f"6.4 expected the 8 new ids, without the prompt; got {len(got)}."
-    assert calls[0] == ids, f"6.4 the first call should take the prompt, 10 tokens, at once; it took {len(calls[0])}."
-    given = [len(tokens) for tokens in calls]
-    assert max(given[1:]) == 1, f"6.4 the calls took {given} tokens. The cache has the earlier ones: pass what is new."
-    assert calls[1] != ids[-1:], "6.4 the prompt's last token went in twice. Its logits were in the first call's last row."
-    assert got[0] == expected[0], "6.4 the first new id is wrong. It comes from the logits after the prompt's last token."
-    assert [tokens[0] for tokens in calls[1:8]] == expected[:-1], (
-        f"6.4 after the prompt, the calls took {calls[1:]}, not each new id once."
-    )
-    assert got == expected, f"6.4 the tokens passed are right, the ids returned are not: {got} for {expected}."
-    assert len(calls) == 8, "6.4 all right, but for one call too many: nothing follows the last new id."
-    print("6.4 decode loop: 11/11")
-
-
-check_decode(my_decode)
+# %% id="check-decode" tags=["check"] exercise="6.4"
+check("6.4", my_decode)
 
 # %% [markdown] id="real-task"
 # ## Your cache in the real model

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,6 +140,27 @@ def test_a_build_that_fails_names_the_cell_and_leaves_the_notebook_as_it_was(
         assert "return 1 / 0" in said  # the traceback
     assert committed.read_text(encoding="utf-8") == "as it was"
     assert [path.name for path in committed.parent.iterdir()] == ["01_a.ipynb"]  # and no temporary file
+
+
+def test_a_new_version_of_the_course_leaves_unchanged_exercises_as_they_are(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each release would tell every learner of a newer exercise that is the same."""
+    paths = sorted(built.glob("*/06_a.ipynb"))
+    before = [path.read_bytes() for path in paths]
+    modules = [sys.modules[f"tools.notebooks.{name}"] for name in ("build", "source")]
+    for module in modules:
+        monkeypatch.setattr(module, "__version__", "9.0")
+    assert check(built) == [] and build(built, say=lambda _: None) == []
+    assert [path.read_bytes() for path in paths] == before
+    build(built, ["06"], force=True, say=lambda _: None)
+    assert {read(path)["metadata"]["kvcourse"]["version"] for path in paths} == {"9.0"} and check(built) == []
+    for module in modules:
+        monkeypatch.setattr(module, "__version__", "8.9")
+    assert len(check(built)) == 2 and "built by version 9.0, which is newer" in check(built)[0]
+    for path in paths:
+        path.write_text(path.read_text(encoding="utf-8").replace('"9.0"', '"nine"'), encoding="utf-8")
+    assert "no version of the course" in check(built)[0]
 
 
 def test_a_cell_that_hangs_is_stopped(tmp_path: Path, write: Callable) -> None:

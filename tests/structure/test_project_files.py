@@ -45,7 +45,7 @@ def constraints() -> dict[str, Version]:
 
 def test_every_direct_dependency_is_pinned_within_its_range():
     pins = constraints()
-    for name, requirement in requirements("lab", "test").items():
+    for name, requirement in requirements("lab", "dask", "test").items():
         assert name in pins, f"constraints.txt does not pin {name}"
         assert requirement.specifier.contains(pins[name]), f"{name}=={pins[name]} is outside {requirement.specifier}"
 
@@ -56,14 +56,14 @@ def test_no_pin_has_a_local_version_tag():
 
 def test_the_tests_run_with_the_pinned_versions():
     pins = constraints()
-    for name in requirements("lab", "test"):
+    for name in requirements("lab", "dask", "test"):
         assert Version(metadata.version(name)).public == str(pins[name]), f"{name} is not the pinned one"
 
 
 def everything_needed() -> set[str]:
     """Names of all packages that any system gets: dependencies of dependencies, but not those of one platform or Python
     only, nor what is below torch, where each build (CPU, CUDA) has its own."""
-    needed, waiting = set(), list(requirements("lab", "test").values())
+    needed, waiting = set(), list(requirements("lab", "dask", "test").values())
     while waiting:
         one = waiting.pop()
         name = canonicalize_name(one.name)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kvcourse.course import LESSONS, RECORD, Prepared, course_root, lesson_path, prepare_work
+from kvcourse.course import LESSONS, RECORD, Place, Prepared, course_root, learners_place, lesson_path, prepare_work
 from kvcourse.errors import SetupError, UnknownName
 
 NAME = "06_kv_cache.ipynb"
@@ -22,7 +22,7 @@ def course(tmp_path, monkeypatch):
 
 
 def prepare(root) -> dict[str, Prepared]:
-    return {one.exercise: one for one in prepare_work(root, root / "work")}
+    return {one.exercise: one for one in prepare_work(root / "exercises", root / "work")}
 
 
 def snapshot(folder) -> dict[str, str]:
@@ -157,6 +157,25 @@ def test_without_a_course_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("kvcourse.course.__file__", str(tmp_path / "site-packages" / "kvcourse" / "course.py"))
     with pytest.raises(SetupError, match="Run this inside your clone"):
         course_root(tmp_path)
+
+
+def test_a_learner_in_a_clone_works_in_the_clone(course):
+    place = learners_place(course / "notebooks")
+    assert place == Place(course.resolve(), course.resolve() / "exercises", is_clone=True)
+
+
+def test_a_learner_without_a_clone_works_in_the_current_folder_with_the_package_s_exercises(tmp_path, monkeypatch):
+    monkeypatch.delenv("KVCOURSE_COURSE", raising=False)
+    package = tmp_path / "site-packages" / "kvcourse"
+    (package / "content" / "exercises").mkdir(parents=True)
+    monkeypatch.setattr("kvcourse.course.__file__", str(package / "course.py"))
+    monkeypatch.setattr("kvcourse.content.PACKAGE", package)
+    here = tmp_path / "here"
+    here.mkdir()
+    assert learners_place(here) == Place(here.resolve(), package / "content" / "exercises", is_clone=False)
+    monkeypatch.setenv("KVCOURSE_COURSE", str(here))
+    with pytest.raises(SetupError, match="KVCOURSE_COURSE"):
+        learners_place(here)
 
 
 def test_lessons_are_numbered_in_order_and_have_distinct_names():

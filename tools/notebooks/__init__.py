@@ -6,8 +6,9 @@
     sources/lessons/NN_name.py    -> notebooks/NN_name.ipynb
     sources/exercises/NN_name.py  -> solutions/NN_name.ipynb (executed) and exercises/NN_name.ipynb (stubs)
 
-`source` reads a source and says what its notebooks must hold, `exercises` cuts the solutions out, `execute` runs a
-notebook, `outputs` makes what came out the same everywhere (or refuses it), `build` writes and checks.
+`source` reads a source and says what its notebooks must hold, `exercises` cuts the solutions out, `grading` writes what
+graders need into an exercise, `execute` runs a notebook, `outputs` makes what came out the same everywhere (or refuses it),
+`build` writes and checks.
 
 What the tests compare is shared out between two tools, so that each notebook is executed once: `build --check` compares
 everything but the outputs (sources, ids, tags, metadata, digest), and nbval runs every cell and compares the outputs.

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from packaging.version import InvalidVersion, Version
 
+from kvcourse import __version__
 from tools.notebooks.execute import TIMEOUT_S, execute
 from tools.notebooks.exercises import refuse_leaks, regions, stubbed
+from tools.notebooks.grading import for_graders, refuse_leaks_from_checks
 from tools.notebooks.outputs import faults
 from tools.notebooks.source import BuildError, Source, find
 
@@ -28,12 +31,14 @@ def templates(source: Source) -> dict[Path, NotebookNode]:
     source.check_name()
     indices = range(len(source.cells))
     solutions = [regions(source, index) for index in indices]
-    full = source.notebook(copy.deepcopy(source.cells))
     if not source.is_exercise:
+        full = source.notebook(copy.deepcopy(source.cells))
         return {source.root / "notebooks" / f"{source.name}.ipynb": full}
     if not any(solutions):
         raise BuildError(f"{source.relative}:1: an exercise without a solution between the marks.")
-    stubs = source.notebook([stubbed(source, index) for index in indices])
+    refuse_leaks_from_checks(source)
+    full = source.notebook(for_graders(source, copy.deepcopy(source.cells)))
+    stubs = source.notebook(for_graders(source, [stubbed(source, index) for index in indices]))
     return {
         source.root / "solutions" / f"{source.name}.ipynb": full,
         source.root / "exercises" / f"{source.name}.ipynb": stubs,
@@ -103,7 +108,11 @@ def problems(source: Source) -> list[str]:
         except (OSError, ValueError, nbformat.ValidationError) as error:
             found.append(f"{name}: {'missing' if not path.exists() else f'unreadable ({error})'}; {REBUILD}")
             continue
-        fault = _difference(template, committed[path]) or _output_fault(source, path, committed[path])
+        fault = (
+            _version_fault(template, committed[path])
+            or _difference(template, committed[path])
+            or _output_fault(source, path, committed[path])
+        )
         if fault:
             found.append(f"{name}: {fault}")
     if source.is_exercise and not found:
@@ -141,6 +150,21 @@ def _read(path: Path) -> NotebookNode:
     if canonical(notebook) != text:
         raise ValueError("edited by hand or by a notebook editor")
     return notebook
+
+
+def _version_fault(template: NotebookNode, committed: NotebookNode) -> str | None:
+    """An exercise names the version of the course that built it, and a new version leaves the unchanged ones as they are:
+    learners would be told of a newer exercise that is the same. So the template takes over an older version."""
+    if "version" not in template.metadata.kvcourse:
+        return None
+    version = committed.metadata.get("kvcourse", {}).get("version")
+    try:
+        if Version(str(version)) > Version(__version__):
+            return f"built by version {version}, which is newer than this one, {__version__}; {REBUILD}"
+    except InvalidVersion:
+        return f"no version of the course that built it; {REBUILD}"
+    template.metadata.kvcourse.version = version
+    return None
 
 
 def _difference(template: NotebookNode, committed: NotebookNode) -> str | None:

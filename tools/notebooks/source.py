@@ -5,6 +5,7 @@ A cell header carries what the notebook needs, and the id comes first:
     # %% [markdown] id="intro"
     # %% id="restart" tags=["volatile"]
     # %% id="append" exercise="6.2"
+    # %% id="check-append" tags=["check"] exercise="6.2"
 
 A plain conversion invents a new id at every run; here a person writes it, it is checked, and it becomes `cell.id`.
 """
@@ -20,6 +21,8 @@ import jupytext
 import nbformat
 from jupytext.stringparser import StringParser
 from nbformat import NotebookNode
+
+from kvcourse import __version__
 
 # Raise it when the same source must give another notebook: every committed notebook is then out of date, and is rebuilt.
 FORMAT_VERSION = 1
@@ -176,6 +179,8 @@ class Source:
         notebook = nbformat.v4.new_notebook(cells=cells, metadata=nbformat.from_dict(KERNEL))
         notebook.nbformat_minor = 5  # the first with cell ids
         notebook.metadata["kvcourse"] = NotebookNode(source=self.relative, source_sha256=self.digest)
+        if self.is_exercise:  # what a grader has to know of a learner's copy; `build` leaves the version of what did not change
+            notebook.metadata["kvcourse"].update(exercise=self.name, version=__version__)
         return notebook
 
 

@@ -1,0 +1,129 @@
+"""Every lesson: which files were handed in, and by whom. Knows nothing about what is in them, and opens none.
+
+A path is a notebook, a learner's folder of notebooks, or a class: a folder of learners' folders and notebooks, as a learning
+platform, nbgrader (`submitted/`) or GitHub Classroom leaves it. One learner is one submission, whatever number of exercises.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvcourse.checks.registry import EXERCISES
+from kvcourse.errors import InputError
+
+NOT_HANDED_IN = {"__pycache__", "node_modules", "site-packages"}
+# Folders of a course's own, in a learner's clone of it. A copy elsewhere counts before theirs, a stub before a solution.
+OUR_STUBS, OUR_SOLUTIONS = {"exercises", "release"}, {"solutions", "sources", "source", "notebooks"}
+OURS = OUR_STUBS | OUR_SOLUTIONS
+DEEPEST = 6  # folders below a learner's
+
+
+@dataclass(frozen=True)
+class Found:
+    """One submission: its name, and its notebooks, the likeliest first."""
+
+    name: str
+    path: Path
+    files: tuple[Path, ...]
+    fault: str | None = None  # there is nothing to grade
+
+
+def find_submissions(paths: Iterable[Path], *, but: Path | None = None) -> tuple[list[Found], list[Path]]:
+    """All submissions below the paths, in the order of the paths and of their names; and what was left out, because it is no
+    notebook. `but`: a folder that is no submission, such as the report's.
+
+    Raises: InputError if there is nothing at all.
+    """
+    found: list[Found] = []
+    left_out: list[Path] = []
+    paths = [Path(path) for path in paths]
+    for path in paths:
+        _look(path, but.resolve() if but else None, found, left_out)
+    if not any(os.path.lexists(one.path) for one in found):
+        got = "none in " + ", ".join(str(path) for path in paths) if paths else "no path"
+        raise InputError("There is nothing to grade.", expected="notebooks", got=got, todo="Check the path.")
+    once = {one.path.parent.resolve() / one.path.name: one for one in found}  # a path may be named twice
+    return _distinct(list(once.values())), left_out
+
+
+def _look(path: Path, but: Path | None, found: list[Found], left_out: list[Path]) -> None:
+    """One path from the command line: what is it?"""
+    if not path.is_dir():
+        found.append(Found(path.stem, path, (path,)))
+    elif _is_learners(path):
+        found.append(_learner(path, but))
+    else:
+        handed_in = path / "submitted"  # an nbgrader course, or its export
+        for entry in _entries(handed_in if handed_in.is_dir() else path):
+            if entry.is_symlink():
+                found.append(Found(entry.stem, entry, (), f"{entry.name} is a link, which could lead anywhere."))
+            elif entry.resolve() == but:
+                continue
+            elif entry.is_dir():
+                found.append(_learner(entry, but))
+            elif entry.suffix == ".ipynb":
+                found.append(Found(entry.stem, entry, (entry,)))
+            else:
+                left_out.append(entry)
+
+
+def _is_learners(folder: Path) -> bool:
+    """Does this folder belong to one learner? It does if it is a repository, or if an exercise lies in it or in its work/ under
+    its own name; unless several folders in it hold one: then it is a class."""
+    if not ((folder / ".git").exists() or _holds_exercise(folder) or _holds_exercise(folder / "work")):
+        return False
+    others = [entry for entry in _entries(folder) if entry.is_dir() and entry.name not in OURS | {"work"}]
+    return sum(map(_holds_exercise, others)) < 2
+
+
+def _holds_exercise(folder: Path) -> bool:
+    return any(os.path.lexists(folder / f"{exercise.file}.ipynb") for exercise in EXERCISES)
+
+
+def _learner(folder: Path, but: Path | None) -> Found:
+    files = sorted(_notebooks(folder, but, DEEPEST), key=lambda file: _likeliest_last(file, folder), reverse=True)
+    fault = None if files else f"There is no notebook in {folder.name}."
+    return Found(folder.resolve().name, folder, tuple(files), fault)
+
+
+def _notebooks(folder: Path, but: Path | None, depth: int) -> Iterator[Path]:
+    """Links to folders are not followed; a link to a notebook is refused when it is read."""
+    for entry in _entries(folder):
+        if entry.is_dir() and not entry.is_symlink():
+            if depth and entry.resolve() != but:
+                yield from _notebooks(entry, but, depth - 1)
+        elif entry.suffix == ".ipynb":
+            yield entry
+
+
+def _likeliest_last(file: Path, folder: Path) -> tuple[int, bool, int, int, str]:
+    """Which of two notebooks of one exercise counts: not the course's own copy, then the one under its own name, then the one
+    less deep, then the newest."""
+    inside = file.relative_to(folder).parts[:-1]
+    own = 2 if not OURS & set(inside) else 1 if not OUR_SOLUTIONS & set(inside) else 0
+    expected = file.stem in {exercise.file for exercise in EXERCISES}
+    return (own, expected, -len(inside), file.lstat().st_mtime_ns, file.name)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []  # unreadable: as if empty, which is told
+    return [folder / name for name in names if not name.startswith(".") and name not in NOT_HANDED_IN]
+
+
+def _distinct(found: Sequence[Found]) -> list[Found]:
+    """Names that occur twice get the folder above in front, and then a number."""
+    counts = Counter(one.name for one in found)
+    longer = [
+        replace(one, name=f"{one.path.resolve().parent.name}/{one.name}") if counts[one.name] > 1 else one for one in found
+    ]
+    seen: Counter[str] = Counter()
+    distinct = []
+    for one in longer:
+        seen[one.name] += 1
+        distinct.append(replace(one, name=f"{one.name} ({seen[one.name]})") if seen[one.name] > 1 else one)
+    return distinct
