@@ -16,7 +16,8 @@ from kvcourse.errors import InputError, SetupError
 from kvcourse.grader.batch import Grader, MakeGrader, Prepared, grade
 from kvcourse.grader.results import SubmissionResult
 
-PATIENCE_S = 20
+PATIENCE_S = 20  # for a scheduler, and for the first worker
+LAST_WORDS_S = 10  # for workers to close their graders
 
 # On a worker: the graders of each batch that are not at work, and the batches that are over.
 _idle: dict[str, list[Grader]] = {}
@@ -44,10 +45,21 @@ def on_cluster(
                 number, name = todo[future]
                 yield number, _result(future, name, seed)
         finally:
-            with suppress(Exception):
-                client.cancel(list(todo), force=True)
-            with suppress(Exception):
-                client.run(close_there, batch)
+            _leave(client, list(todo), batch)
+
+
+def _leave(client: Any, futures: list[Any], batch: str) -> None:
+    """Drop what is at work and close this batch's graders. A worker that died meanwhile is not waited for: it has none."""
+
+    def leave() -> None:
+        with suppress(Exception):
+            client.cancel(futures, force=True)
+        with suppress(Exception):
+            client.run(close_there, batch, on_error="ignore")
+
+    leaving = threading.Thread(target=leave, daemon=True)
+    leaving.start()
+    leaving.join(LAST_WORDS_S)
 
 
 def _result(future: Any, name: str, seed: int) -> SubmissionResult:
