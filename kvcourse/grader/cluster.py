@@ -28,22 +28,37 @@ _lock = threading.Lock()
 def on_cluster(
     prepared: Iterable[Prepared], seed: int, scheduler: str, make_grader: MakeGrader
 ) -> Iterator[tuple[int, SubmissionResult]]:
-    """Yield (number, result) as they come. A worker that dies costs its submission a second try, then a fault.
+    """Yield (number, result) as they come.
+
+    Dask gives up on what was on a worker each time one died: the guilty, and whoever stood in the queue behind it. So what it
+    gave up on is tried again at the end, one by one: then only the guilty is left.
 
     Raises: SetupError without the extra; InputError if there is no cluster at that address, or one that cannot do this.
     """
     distributed = _distributed()
     batch = uuid.uuid4().hex
     with _connected(distributed, scheduler) as client:
-        todo: dict[Any, tuple[int, str]] = {}
+        todo: dict[Any, tuple[int, Prepared]] = {}
+        given_up: list[tuple[int, Prepared]] = []
+
+        def submit(one: Prepared) -> Any:
+            return client.submit(grade_there, batch, one, seed, make_grader, pure=False)
+
         try:
-            todo = {
-                client.submit(grade_there, batch, one, seed, make_grader, pure=False, retries=1): (number, one.name)
-                for number, one in enumerate(prepared)
-            }
+            for number, one in enumerate(prepared):
+                todo[submit(one)] = (number, one)
             for future in distributed.as_completed(todo, loop=client.loop):
-                number, name = todo[future]
-                yield number, _result(future, name, seed)
+                number, one = todo[future]
+                try:
+                    result = future.result()
+                except Exception:
+                    given_up.append((number, one))
+                else:
+                    yield number, result
+            for number, one in given_up:
+                again = submit(one)
+                todo[again] = (number, one)
+                yield number, _last_result(again, one.name, seed)
         finally:
             _leave(client, list(todo), batch)
 
@@ -62,7 +77,7 @@ def _leave(client: Any, futures: list[Any], batch: str) -> None:
     leaving.join(LAST_WORDS_S)
 
 
-def _result(future: Any, name: str, seed: int) -> SubmissionResult:
+def _last_result(future: Any, name: str, seed: int) -> SubmissionResult:
     try:
         return future.result()
     except Exception as error:

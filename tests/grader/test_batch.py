@@ -378,10 +378,15 @@ def test_a_grading_that_is_stopped_leaves_no_process_and_no_report(tmp_path, how
 @pytest.fixture(scope="module")
 def cluster():
     try:
+        import dask
         import distributed
     except ImportError:
         pytest.skip("the extra kvcourse[dask] is not installed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as it:
+    soon = {"distributed.comm.timeouts.connect": "3s"}  # for results that were on a worker that died
+    with (
+        dask.config.set(soon),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as it,
+    ):
         yield it
 
 
@@ -406,11 +411,11 @@ def test_a_cluster_s_workers_keep_no_grader_after_a_batch(cluster, tmp_path):
 
 
 def test_a_submission_that_kills_its_workers_costs_no_other_its_points(cluster, tmp_path):
-    for name in ("ada", "bob", "cem", "dua"):
-        write(tmp_path / f"{name}.ipynb", solved(mask="# explode") if name == "bob" else None)
+    for number in range(8):
+        write(tmp_path / f"learner-{number}.ipynb", solved(mask="# explode") if number == 1 else None)
     results = grade_all([tmp_path], seed=3, scheduler=cluster.scheduler_address, make_grader=DeadlyGrader)
-    assert [one.points for one in results] == [10, 0, 10, 10]
-    assert [bool(one.fault) for one in results] == [False, True, False, False]
+    assert [one.points for one in results] == [10, 0, *[10] * 6]
+    assert [one.submission for one in results if one.fault] == ["learner-1"]
 
 
 def test_no_scheduler_at_the_address_is_one_error(cluster, tmp_path, monkeypatch):
