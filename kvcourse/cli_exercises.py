@@ -3,13 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvcourse.errors import InputError, KVCourseError
+from kvcourse.errors import InputError, KVCourseError, UnknownName
 
 if TYPE_CHECKING:
+    from kvcourse.checks.exercise import Exercise
     from kvcourse.grader.nbval_run import Checked
     from kvcourse.grader.results import SubmissionResult
 
@@ -17,7 +18,9 @@ Task = Annotated[str, typer.Argument(metavar="TASK", help="Such as 6.2.")]
 
 
 def check(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="A notebook, or an exercise's number or name.")],
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET...", help="A notebook, a folder of them, or an exercise's number or name.")
+    ],
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML.")] = None,
     as_json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write them as JSON: an object; a list for several targets.")
@@ -25,14 +28,20 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what did not pass.")] = False,
 ) -> None:
     """Run the checks on your answers. Exit status: 0 all passed, 1 some did not, 2 something could not be checked."""
+    for file in (as_json, junit):
+        if file is not None:
+            _refuse_unwritable(file)
     records: list[dict[str, Any]] = []
     results: list[SubmissionResult] = []
     status = 0
-    for target in targets:
+    for target in [notebook for named in targets for notebook in _in_folder(named)]:
         record, result, one = _check_one(target, quiet)
         records.append(record)
         results.append(result)
         status = max(status, one)
+    partial = [task for result in results for task in result.exercises if task.state == "failed" and task.broken]
+    if any(not task.message.startswith("0 of ") for task in partial):
+        print("A task's points need all of its properties.")
     if as_json is not None:
         whole = records[0] if len(records) == 1 else records
         _write(as_json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
@@ -43,18 +52,27 @@ def check(
     raise typer.Exit(status)
 
 
-def hint(task: Task, level: Annotated[int, typer.Option(min=1, help="1 is the vaguest.")] = 1) -> None:
-    """Show a hint for a task."""
-    from kvcourse.checks.notebook import hint_text
+def hint(
+    task: Task,
+    level: Annotated[int | None, typer.Option(min=1, help="1 is the vaguest. Left out: the next one.")] = None,
+) -> None:
+    """Show the next hint for a task, or the one of a level."""
+    from kvcourse.checks.notebook import hint_text, next_hint
+    from kvcourse.checks.progress import hint_given, note_hint
     from kvcourse.checks.registry import find_task, hints_of
 
     _, found = find_task(task)
-    total = len(hints_of(found))
+    total, folder = len(hints_of(found)), _folder_of_copies()
+    if level is None:
+        level = 1 if folder is None else next_hint(folder, found)
     if level > total:
         raise InputError("There is no such hint.", expected=f"a level from 1 to {total}", got=level, todo="Take a lower one.")
     print(hint_text(found, level))
+    if folder is not None:
+        note_hint(folder, found.name, level)
     if level < total:
-        print(f"One more: kvcourse hint {task} --level {level + 1}")
+        remembered = folder is not None and hint_given(folder, found.name) == level
+        print(f"One more: kvcourse hint {found.name}{'' if remembered else f' --level {level + 1}'}")
 
 
 def reset(task: Task) -> None:
@@ -70,6 +88,24 @@ def progress() -> None:
     from kvcourse.checks.work import work_folder
 
     print(as_text(progress_table(work_folder())))
+
+
+def _folder_of_copies() -> Path | None:
+    """The work folder, if there is one."""
+    from kvcourse.checks.work import work_folder
+
+    try:
+        return work_folder()
+    except KVCourseError:
+        return None
+
+
+def _in_folder(target: str) -> list[str]:
+    """A folder's copies of exercises; any other target, and a folder that has none, as it is."""
+    from kvcourse.checks.registry import EXERCISES
+
+    copies = [Path(target) / f"{exercise.file}.ipynb" for exercise in EXERCISES]
+    return [str(copy) for copy in copies if copy.is_file()] or [target]
 
 
 def register(app: typer.Typer) -> None:
@@ -96,18 +132,32 @@ def _check_one(target: str, quiet: bool) -> tuple[dict[str, Any], "SubmissionRes
 def _checked(target: str) -> "Checked":
     from rich.console import Console
 
-    from kvcourse.checks.registry import find_exercise
     from kvcourse.checks.work import copy_of
     from kvcourse.grader.nbval_run import check_submission
     from kvcourse.grader.submission import read_submission
 
-    if target.endswith(".ipynb") or os.sep in target or "/" in target or Path(target).is_file():
+    if target.endswith(".ipynb") or os.sep in target or "/" in target or Path(target).exists():
         submission = read_submission(Path(target))
     else:
-        exercise = find_exercise(target)
+        exercise = _exercise(target)
         submission = read_submission(copy_of(exercise), exercise)
     with Console(stderr=True).status(f"Running {submission.exercise.file} from top to bottom ..."):
         return check_submission(submission)
+
+
+def _exercise(target: str) -> "Exercise":
+    """An exercise by its number or name. A task's number is a near miss."""
+    from kvcourse.checks.registry import find_exercise, find_task
+
+    try:
+        return find_exercise(target)
+    except UnknownName as unknown:
+        try:
+            exercise, task = find_task(target)
+        except UnknownName:
+            raise unknown from None
+        number = f"{exercise.number:02d}"
+        raise UnknownName(f"{task.name} is a task of exercise {number}. Type: kvcourse check {number}") from None
 
 
 def _show(checked: "Checked", quiet: bool) -> None:
@@ -118,10 +168,7 @@ def _show(checked: "Checked", quiet: bool) -> None:
     for result in checked.results:
         if quiet and result.state == "passed":
             continue
-        line = (
-            f"{result.name} {result.message}" if result.state == "not started" else _titled(result.name, result.title, result)
-        )
-        print(f"  {result.points}/{result.max_points}  {line}")
+        print(f"  {result.points}/{result.max_points}  {_titled(result.name, result.title, result)}")
     for note in checked.notes:
         print(f"  note: {note}")
     if not (quiet and checked.passed):
@@ -130,15 +177,17 @@ def _show(checked: "Checked", quiet: bool) -> None:
 
 def _remember(checked: "Checked") -> None:
     """Let `progress` know, if this is a copy in a work folder and not a file from somewhere."""
-    from kvcourse.checks.progress import State, note
+    from kvcourse.checks.progress import digest, note
     from kvcourse.course import RECORD
 
     folder = checked.submission.path.parent
     if (folder / RECORD).is_file():
         for result in checked.results:
             held, properties = checked.held.get(result.name, (0, 0))
-            if result.state in ("passed", "failed", "not started"):
-                note(folder, result.name, cast(State, result.state), held, properties)
+            source = checked.submission.answers[result.name]
+            answers = next(task.answers for task in checked.submission.exercise.tasks if task.name == result.name)
+            known = None if source is None else digest(source, answers)
+            note(folder, result.name, checked.outcome(result), held, properties, known)
 
 
 def _titled(name: str, title: str, result: Any) -> str:
@@ -178,6 +227,20 @@ def _record(checked: "Checked") -> dict[str, Any]:
         ],
         "notes": [clean(note) for note in checked.notes],
     }
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Before minutes of checking, not after."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        got = f"{path}: a folder"
+    elif not folder.is_dir():
+        got = f"{path}: no such folder"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        got = f"{path}: Permission denied"
+    else:
+        return
+    raise InputError("The results cannot be written.", expected="a file", got=got, todo="Name another one.")
 
 
 def _write(path: Path, text: str) -> None:

@@ -23,15 +23,23 @@ def grade(
     seed: Annotated[int | None, typer.Option(min=0, help="For the random inputs; a random one unless given.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many at once; as many as there are cores unless given.")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster to do it; needs kvcourse[dask].")
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster to do it; needs kvcourse\\[dask].")
     ] = None,
     require_all: Annotated[bool, typer.Option("--require-all", help="Exit status 1 unless every point was earned.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a report that --out holds.")] = False,
 ) -> None:
-    """Grade submissions in sealed processes. Exit status 2 when some could not be graded."""
-    from kvcourse.grader.find import find_submissions
-    from kvcourse.grader.report import prepare_folder, write_reports
+    """Grade submissions in sealed processes. Exit status 2 when some could not be graded.
 
-    prepare_folder(out)  # before any work is done
+    A task's points need all of its properties.
+
+    Of several notebooks of one exercise in a learner's folder, the one under
+    the exercise's own name counts, then one with the exercise's name or number
+    in its name, then the first by name.
+    """
+    from kvcourse.grader.find import find_submissions
+    from kvcourse.grader.report import check_folder, write_reports
+
+    check_folder(out, force=force)  # before any work is done
     found, left_out = find_submissions(submissions, but=out)
     seed = secrets.randbelow(2**31) if seed is None else seed
     _say(f"Seed {seed}: with --seed {seed} every answer gets the same inputs again.")
@@ -73,12 +81,18 @@ def _tell(results: Sequence[SubmissionResult], out: Path, require_all: bool) -> 
             _say(f"{task.name} {task.title} {task.points}/{task.max_points}: {task.message}")
         for note in results[0].notes:
             _say(f"Note: {note}")
+    else:
+        for result in results:
+            for note in result.look:
+                _say(f"Note: {result.submission}: {note}")
     bad = [result for result in results if result.fault is not None]
     for result in bad:
         print(f"kvcourse: {_line(result.submission)}: {_line(result.fault or '')}", file=sys.stderr)
     graded = [result for result in results if result.exercises]
-    most = max((result.max_points for result in graded), default=0)
-    _say(f"{len(graded)} of {len(results)} submissions graded, mean {mean_points(results):.1f} of {most} points.")
+    if graded:
+        _say("A task's points need all of its properties.")
+    mean = f", mean {mean_points(results):.1f} of {max(one.max_points for one in graded)} points" if graded else ""
+    _say(f"{len(graded)} of {len(results)} submissions graded{mean}.")
     _say(f"Report: {out / 'report.html'}")
     if bad:
         return 2

@@ -135,7 +135,17 @@ def prepare_work(exercises: Path, work: Path) -> list[Prepared]:
         result, record[source.name] = _prepare_one(source, work / source.name, record.get(source.name, {}))
         prepared.append(result)
         _write_record(work, record)  # after each: an interruption loses nothing
+        if result.action == "copied":
+            _forget_progress(work, source.stem)
     return prepared
+
+
+def _forget_progress(work: Path, name: str) -> None:
+    """What `progress` knows about an exercise whose copy is new was about another one."""
+    from kvcourse.checks.progress import forget
+    from kvcourse.checks.registry import EXERCISES
+
+    forget(work, [task.name for exercise in EXERCISES if exercise.file == name for task in exercise.tasks])
 
 
 def _prepare_one(source: Path, target: Path, known: dict[str, str]) -> tuple[Prepared, dict[str, str]]:

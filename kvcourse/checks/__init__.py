@@ -1,4 +1,4 @@
-"""Every lesson: the checks of the exercises. A learner needs four names of it: check, hint, reset and progress.
+"""Every lesson: the checks of the exercises. A learner needs five names of it: check, hint, reset, progress and in_short.
 
 Knows nothing about grading. Importing it costs nothing: PyTorch is loaded by the first check.
 """
@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what editors and type checkers see; __getattr__ below serves the same names
-    from kvcourse.checks.notebook import CheckFailed, check, hint, progress, reset
+    from kvcourse.checks.notebook import CheckFailed, check, hint, in_short, progress, reset
 
-__all__ = ["CheckFailed", "check", "hint", "progress", "reset"]
+__all__ = ["CheckFailed", "check", "hint", "in_short", "progress", "reset"]
 
 
 def __getattr__(name: str) -> Any:

@@ -114,7 +114,7 @@ class Verdict:
             return f"{self.task} not started"
         if self.state == "passed":
             return f"{self.task} {self.title}: {self.held}/{self.properties}"
-        return f"{self.task} {self.title}: {self.held} of {self.properties} hold. {self.message}"
+        return f"{self.task} {self.title}: {self.held} of {self.properties} properties hold. {self.message}"
 
 
 def judge(name: str, title: str, properties: Sequence[Property], answer: Answer, seed: int) -> Verdict:
@@ -132,16 +132,18 @@ def judge(name: str, title: str, properties: Sequence[Property], answer: Answer,
     return Verdict(name, title, "failed" if first else "passed", held, len(properties), first, broken)
 
 
-def raised(name: str, kind: str, text: str = "") -> NotStarted | Broken:
+def raised(name: str, kind: str, text: str = "", where: str = "") -> NotStarted | Broken:
     """What it means that the answer `name` raised an exception of that kind: a stub, or a fault in one sentence.
 
+    where: the line that raised it, if it is known.
     A bare NotImplementedError is what nbgrader leaves in place of a solution; torch raises some of its own, with a text.
     """
     line = text.strip().split("\n")[0]
     if kind == "NotImplementedError" and (not line or line.startswith("Exercise ")):
         return NotStarted()
     line = line if len(line) <= LONGEST_TEXT else line[:LONGEST_TEXT].rstrip() + " ..."
-    return Broken(f"{name} stopped with {kind}{': ' + line if line else '.'}")
+    place = f" ({where})" if where else ""
+    return Broken(f"{name} stopped with {kind}{': ' + line if line else ''}{place}{'' if line and not place else '.'}")
 
 
 def expect(holds: Any, message: str) -> None:
@@ -163,4 +165,4 @@ def describe(value: Any) -> str:
         return "None"
     else:
         what = type(value).__name__
-    return f"{'an' if what[:1].lower() in 'aeio' else 'a'} {what}"
+    return f"{'an' if what[:1].lower() in tuple('aeio') or what.startswith('nd') else 'a'} {what}"

@@ -1,6 +1,8 @@
 """Every lesson: an answer that runs in this very process, as in a notebook. Knows nothing about properties or exercises."""
 
 import copy
+import linecache
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from kvcourse.checks.base import Broken, Kept, Opaque, Unknown, raised
 
+LONGEST_LINE = 80  # of the learner's own source in a message
 PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
@@ -76,10 +79,22 @@ def run(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     except (Exception, SystemExit) as error:
         if call.faults:
             raise call.faults[0] from None
-        raise raised(name, type(error).__name__, str(error)) from None
+        raise raised(name, type(error).__name__, str(error), _line(function, error)) from None
     if call.faults:
         raise call.faults[0]
     return result
+
+
+def _line(function: Any, error: BaseException) -> str:
+    """The line of the learner's cell that raised it, or that called what did, "line 2: ..."; "" where that is not known."""
+    code = getattr(function, "__code__", None)
+    if code is None:  # a class, or something that was made by other code
+        return ""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == code.co_filename]
+    text = linecache.getline(code.co_filename, lines[-1]).strip() if lines else ""
+    if len(text) > LONGEST_LINE:
+        text = text[:LONGEST_LINE].rstrip() + " ..."
+    return f"line {lines[-1]}: {text}" if text else ""
 
 
 class _Call:

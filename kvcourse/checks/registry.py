@@ -28,14 +28,18 @@ def find_exercise(name: str) -> Exercise:
 
 
 def find_task(name: str) -> tuple[Exercise, Task]:
-    """A task by its name, such as "6.2", and the exercise it belongs to.
+    """A task by its name, such as "6.2" or "06.2", and the exercise it belongs to.
 
     Raises: UnknownName.
     """
     for exercise in EXERCISES:
         for task in exercise.tasks:
-            if task.name == name:
+            if task.name == name.lstrip("0"):
                 return exercise, task
+    for exercise in EXERCISES:
+        if name == exercise.file or (name.isdecimal() and int(name) == exercise.number):
+            todo = f"Name one task, such as {exercise.tasks[0].name}."
+            raise UnknownName(f"{name} is a whole exercise.", expected="a task of it", got=repr(name), todo=todo)
     raise UnknownName(
         "There is no such task.",
         expected=", ".join(task.name for exercise in EXERCISES for task in exercise.tasks),

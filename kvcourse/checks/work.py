@@ -14,6 +14,7 @@ from typing import Any
 
 from kvcourse.checks.cells import canonical_notebook, cells_of, defines, is_old_format, read_notebook
 from kvcourse.checks.exercise import Exercise, Task
+from kvcourse.checks.progress import forget
 from kvcourse.checks.registry import EXERCISES, find_task
 from kvcourse.course import RECORD, learners_place
 from kvcourse.errors import SetupError, SubmissionError
@@ -62,6 +63,7 @@ def reset_task(name: str, work: Path | None = None) -> str:
     Raises: UnknownName, SetupError, or SubmissionError if the copy is no notebook that can be written.
     """
     exercise, task = find_task(name)
+    name = task.name
     if os.environ.get(REPORT):
         return f"{name} was not reset: this notebook is being checked."
     path = copy_of(exercise, work)
@@ -80,14 +82,24 @@ def reset_task(name: str, work: Path | None = None) -> str:
         old = notebook["cells"][index]
         new = fresh | {"metadata": old.get("metadata", {})}
         if old == new:
+            forget(path.parent, [name])
             return f"{name} is as it was in the beginning: nothing to reset."
         kept = _keep_aside(path, exercise, task, cells_of({"cells": [old]})[0].source)
         notebook["cells"][index] = new
-        done = f"{name} is as it was in the beginning. Your text is in {kept.relative_to(path.parent).as_posix()}."
+        done = f"{name} is as it was in the beginning. Your text is in {_from_here(kept)}."
         if old.get("id") != task.cell:
             done += f" (Its cell's id was lost; {task.answers} was found by its name.)"
     _write(path, notebook, text)
+    forget(path.parent, [name])
     return f"{done} If the notebook is open, choose File, Reload Notebook from Disk."
+
+
+def _from_here(path: Path) -> str:
+    """A path that can be typed where the learner is."""
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()
 
 
 def _names() -> list[str]:

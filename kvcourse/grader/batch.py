@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kvcourse.checks.registry import EXERCISES
-from kvcourse.errors import KVCourseError
-from kvcourse.grader.find import OURS, Found, find_submissions
+from kvcourse.grader.find import OURS, Found, find_submissions, likeliest_first
 from kvcourse.grader.pool import in_threads
+from kvcourse.grader.refused import told
 from kvcourse.grader.results import SubmissionResult, TaskResult
 from kvcourse.grader.submission import Submission, read_submission
 
@@ -51,6 +51,7 @@ class Prepared:
     name: str
     parts: tuple[Part, ...]
     notes: tuple[str, ...]
+    look: tuple[str, ...]  # those of the notes that say which of two notebooks counted
     faults: tuple[str, ...]
 
 
@@ -114,28 +115,30 @@ def _sealed(seed: int) -> Grader:
 
 
 def prepare(found: Found) -> Prepared:
-    """Read a submission's notebooks. The first of each exercise counts: `find_submissions` put the likeliest first."""
+    """Read a submission's notebooks. Of several of one exercise, one counts: see `find.likeliest_first`."""
+    read: list[Submission] = []
+    refused: list[tuple[Path, str]] = []
+    for file in found.files:
+        try:
+            read.append(read_submission(file))
+        except Exception as error:
+            refused.append((file, told(error, file)))
+    read.sort(key=lambda one: (one.exercise.file, likeliest_first(one.path, found.path, [one.exercise])))
     counted: dict[str, Submission] = {}
     notes: list[str] = []
-    refused: list[tuple[Path, str]] = []
-    several = len(found.files) > 1
-    for file in found.files:
-        name = file.relative_to(found.path).as_posix() if several else file.name
-        try:
-            submission = read_submission(file)
-        except Exception as error:
-            refused.append((file, _one_line(error)))
-            continue
+    look: list[str] = []
+    for submission in read:
         first = counted.setdefault(submission.exercise.file, submission)
+        name = f"{_where(submission, found)}: " if len(found.files) > 1 else ""
         if first is submission:
-            notes += [f"{name}: {note}" if several else note for note in submission.notes]
+            notes += [f"{name}{note}" for note in submission.notes]
         else:
-            notes.append(f"{name} is {submission.exercise.file} once more and does not count; {_where(first, found)} does.")
+            look.append(f"{name}{submission.exercise.file} once more, which does not count; {_where(first, found)} does.")
     faults = [fault for file, fault in refused if not (counted and _is_a_stray(file, found))]
     notes += [f"Not graded: {fault}" for file, fault in refused if counted and _is_a_stray(file, found)]
-    ordered = sorted(counted.values(), key=lambda submission: submission.exercise.file)
-    parts = tuple(Part(one.exercise.file, dict(one.answers), tuple(one.extra)) for one in ordered)
-    return Prepared(found.name, parts, tuple(notes), (*([found.fault] if found.fault else []), *faults))
+    parts = tuple(Part(one.exercise.file, dict(one.answers), tuple(one.extra)) for one in counted.values())
+    all_faults = (*([found.fault] if found.fault else []), *faults)
+    return Prepared(found.name, parts, (*look, *notes), tuple(look), all_faults)
 
 
 def _where(submission: Submission, found: Found) -> str:
@@ -160,21 +163,14 @@ def grade(prepared: Prepared, grader: Callable[[], Grader], seed: int) -> Submis
             tasks += it.grade(part.exercise, part.answers, part.extra)
             protections = tuple(it.protections)
         except Exception as error:
-            faults.append(f"{part.exercise} could not be graded: {_one_line(error)}")
+            faults.append(f"{part.exercise} could not be graded: {told(error, Path(part.exercise))}")
     return SubmissionResult(
         submission=prepared.name,
         exercises=tuple(tasks),
         notes=prepared.notes,
+        look=prepared.look,
         fault=" ".join(faults) or None,
         protections=protections,
         seed=seed,
         seconds=time.monotonic() - started,
     )
-
-
-def _one_line(error: Exception) -> str:
-    """Faults of ours are one line already; another's type says more than its text alone."""
-    text = " ".join(str(error).split())[:500]
-    if isinstance(error, KVCourseError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

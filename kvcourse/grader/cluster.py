@@ -4,10 +4,12 @@ Workers need this package and nothing else: no shared folder. Each keeps a seale
 with one thread for each core that is to grade: `dask worker ADDRESS --nworkers N --nthreads 1`.
 """
 
+import asyncio
 import atexit
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +18,8 @@ from kvcourse.errors import InputError, SetupError
 from kvcourse.grader.batch import Grader, MakeGrader, Prepared, grade
 from kvcourse.grader.results import SubmissionResult
 
-PATIENCE_S = 20  # for a scheduler, and for the first worker
+SCHEDULER_S = 10  # for a scheduler to answer
+PATIENCE_S = 20  # for the first worker
 LAST_WORDS_S = 10  # for workers to close their graders
 
 # On a worker: the graders of each batch that are not at work, and the batches that are over.
@@ -148,11 +151,23 @@ def _distributed() -> Any:
     return distributed
 
 
+async def _answers(scheduler: str) -> None:
+    """Raise if nobody answers there. A Client that finds nobody takes far longer, and leaves a traceback behind it."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    wanted = connect(scheduler, timeout=SCHEDULER_S, **Security().get_connection_args("client"))
+    comm = await asyncio.wait_for(wanted, SCHEDULER_S)  # connect's own limit leaves out a server that never says a word
+    await comm.close()
+
+
 def _connected(distributed: Any, scheduler: str) -> Any:
     """A client of a cluster that has workers with this release of the package."""
     try:
+        with ThreadPoolExecutor(1) as thread:  # a loop of its own: this may be called from a notebook, where one is running
+            thread.submit(asyncio.run, _answers(scheduler)).result()
         client = distributed.Client(scheduler, timeout=PATIENCE_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    except Exception as error:  # a server of another kind answers with bytes that may raise anything
         raise InputError(
             "No Dask scheduler answers there.",
             expected="its address, such as tcp://HOST:8786",

@@ -5,11 +5,13 @@ platform, nbgrader (`submitted/`) or GitHub Classroom leaves it. One learner is 
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kvcourse.checks.exercise import Exercise
 from kvcourse.checks.registry import EXERCISES
 from kvcourse.errors import InputError
 
@@ -42,8 +44,8 @@ def find_submissions(paths: Iterable[Path], *, but: Path | None = None) -> tuple
     for path in paths:
         _look(path, but.resolve() if but else None, found, left_out)
     if not any(os.path.lexists(one.path) for one in found):
-        got = "none in " + ", ".join(str(path) for path in paths) if paths else "no path"
-        raise InputError("There is nothing to grade.", expected="notebooks", got=got, todo="Check the path.")
+        what = [f"{path} {'holds no notebook' if os.path.lexists(path) else 'is not there'}" for path in paths]
+        raise InputError(f"There is nothing to grade: {', '.join(what) or 'no path was given'}.", todo="Check the path.")
     once = {one.path.parent.resolve() / one.path.name: one for one in found}  # a path may be named twice
     return _distinct(list(once.values())), left_out
 
@@ -83,7 +85,7 @@ def _holds_exercise(folder: Path) -> bool:
 
 
 def _learner(folder: Path, but: Path | None) -> Found:
-    files = sorted(_notebooks(folder, but, DEEPEST), key=lambda file: _likeliest_last(file, folder), reverse=True)
+    files = sorted(_notebooks(folder, but, DEEPEST), key=lambda file: likeliest_first(file, folder, EXERCISES))
     fault = None if files else f"There is no notebook in {folder.name}."
     return Found(folder.resolve().name, folder, tuple(files), fault)
 
@@ -98,13 +100,21 @@ def _notebooks(folder: Path, but: Path | None, depth: int) -> Iterator[Path]:
             yield entry
 
 
-def _likeliest_last(file: Path, folder: Path) -> tuple[int, bool, int, int, str]:
-    """Which of two notebooks of one exercise counts: not the course's own copy, then the one under its own name, then the one
-    less deep, then the newest."""
+def likeliest_first(file: Path, folder: Path, exercises: Sequence[Exercise]) -> tuple[int, bool, bool, int, str]:
+    """Which of two notebooks of these exercises counts: not the course's own copy, then the one under its own name, then one
+    with the exercise's name or number in its name, then the one less deep, then by name. Never by time: copies lose that."""
     inside = file.relative_to(folder).parts[:-1]
     own = 2 if not OURS & set(inside) else 1 if not OUR_SOLUTIONS & set(inside) else 0
-    expected = file.stem in {exercise.file for exercise in EXERCISES}
-    return (own, expected, -len(inside), file.lstat().st_mtime_ns, file.name)
+    expected = file.stem in {exercise.file for exercise in exercises}
+    named = any(_is_named_after(file.stem, exercise) for exercise in exercises)
+    return (-own, not expected, not named, len(inside), file.relative_to(folder).as_posix())
+
+
+def _is_named_after(stem: str, exercise: Exercise) -> bool:
+    """Is it named like "My KV-cache" or "exercise 6, final"? Not if it is like "16"."""
+    words = re.sub(r"[\W_]+", "_", stem.casefold())
+    name = exercise.file.partition("_")[2].casefold()
+    return name in words or re.search(rf"(?<!\d)0*{exercise.number}(?!\d)", words) is not None
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -116,14 +126,21 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _distinct(found: Sequence[Found]) -> list[Found]:
-    """Names that occur twice get the folder above in front, and then a number."""
-    counts = Counter(one.name for one in found)
+    """Names that occur twice get the folder above in front, if that tells them apart; then what they are; then a number."""
+    above: dict[str, set[Path]] = {}
+    for one in found:
+        above.setdefault(one.name, set()).add(one.path.resolve().parent)
     longer = [
-        replace(one, name=f"{one.path.resolve().parent.name}/{one.name}") if counts[one.name] > 1 else one for one in found
+        replace(one, name=f"{one.path.resolve().parent.name}/{one.name}") if len(above[one.name]) > 1 else one for one in found
+    ]
+    counts = Counter(one.name for one in longer)
+    told = [
+        replace(one, name=f"{one.name} ({'folder' if one.path.is_dir() else one.path.name})") if counts[one.name] > 1 else one
+        for one in longer
     ]
     seen: Counter[str] = Counter()
     distinct = []
-    for one in longer:
+    for one in told:
         seen[one.name] += 1
         distinct.append(replace(one, name=f"{one.name} ({seen[one.name]})") if seen[one.name] > 1 else one)
     return distinct

@@ -7,6 +7,7 @@ A task has passed if nbval passed its check's cell and the check itself reported
 This is feedback, in a kernel that the learner's code shares with the checks. The score comes from `kvcourse grade`.
 """
 
+import ast
 import json
 import os
 import re
@@ -16,10 +17,11 @@ import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from kvcourse.checks.cells import canonical_notebook
+from kvcourse.checks.cells import canonical_notebook, without_magics
 from kvcourse.checks.exercise import Task
+from kvcourse.checks.progress import State
 from kvcourse.checks.work import REPORT
 from kvcourse.errors import SetupError
 from kvcourse.grader.merge import EXTRA, merge
@@ -47,6 +49,14 @@ class Checked:
     @property
     def points(self) -> int:
         return sum(result.points for result in self.results)
+
+    def outcome(self, result: TaskResult) -> State:
+        """What `progress` is to remember of a task."""
+        if result.state == "failed" and result.message == _ENDLESS:
+            return "took too long"
+        if result.state == "failed" and not self.held.get(result.name, (0, 0))[1]:
+            return "did not run"
+        return cast(State, result.state)
 
     @property
     def passed(self) -> bool:
@@ -189,8 +199,8 @@ def _result(task: Task, submission: Submission, run: _Run, stopped: dict[str, st
             return result("failed", stopped[cell])
     fault, report = run.faults.get(task.check_cell, NOT_RUN), run.report_of(task)
     if report is None:
-        return result("failed", _plainly(run.faults.get(task.cell) or fault, task))
-    held = f"{report['held']} of {report['properties']} hold."
+        return result("failed", _plainly(run.faults.get(task.cell) or fault, task, submission))
+    held = f"{report['held']} of {report['properties']} properties hold."
     if report["state"] == "not started":
         return result("not started", "not started")
     if report["state"] != "passed":
@@ -200,16 +210,42 @@ def _result(task: Task, submission: Submission, run: _Run, stopped: dict[str, st
     return result("passed", f"{report['held']}/{report['properties']}")
 
 
-def _plainly(fault: str | None, task: Task) -> str:
+def _plainly(fault: str | None, task: Task, submission: Submission) -> str:
     """The error of a cell that kept a check from running, as one sentence."""
     if fault is None:
         return "The check did not run as it should. Is something named `check` in your cells?"
     if re.search(r"^Cell \d+: Timeout of", fault, re.MULTILINE):
         return _ENDLESS
+    kind, text = _error(fault)
+    if kind is None:  # a message of the check's own
+        text = _squeezed(" ".join(fault.rpartition("Traceback:")[2].split("\n\n")[1:]))
+        return text or f"The check did not run: {task.answers} may not be defined."
+    if kind == "NameError" and text == f"NameError: name '{task.answers}' is not defined":
+        return f"There is no {task.answers}. Keep the function's name."
+    where = _line(submission.answers[task.name] or "", fault)
+    return f"The cell stopped: {text}{f' ({where}).' if where else ''}"
+
+
+def _error(fault: str) -> tuple[str | None, str]:
+    """The kind of error that stopped a cell, and its last line; None if it is a short message without a traceback."""
     lines = [line for line in fault.splitlines() if re.match(r"[A-Za-z_.]+(Error|Exception|Exit)\b", line)]
-    shown = [lines[-1]] if lines else fault.rpartition("Traceback:")[2].split("\n\n")[1:]
-    text = " ".join(" ".join(shown).split())[:300]
-    return f"The cell stopped: {text}" if text else f"The check did not run: {task.answers} may not be defined."
+    return (re.split(r"[:\s]", lines[-1])[0], _squeezed(lines[-1])) if lines else (None, "")
+
+
+def _line(source: str, fault: str) -> str:
+    """Where an answer's cell stopped, "line 2: ..."; "" if it is not known."""
+    try:
+        ast.parse(without_magics(source))
+        arrow = re.search(r"^-+> (\d+) ", fault, re.MULTILINE)  # the first is in the cell, others in what it called
+        number = int(arrow[1]) if arrow else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        number = getattr(error, "lineno", None)
+    lines = source.splitlines()
+    return f"line {number}: {_squeezed(lines[number - 1])[:80]}" if number and number <= len(lines) else ""
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())[:300]
 
 
 def _notes(submission: Submission, results: tuple[TaskResult, ...], run: _Run, stopped: dict[str, str]) -> list[str]:
@@ -217,17 +253,28 @@ def _notes(submission: Submission, results: tuple[TaskResult, ...], run: _Run, s
     before that they fail because of the tasks."""
     done = all(result.state == "passed" for result in results)
     scored = {cell for task in submission.exercise.tasks for cell in (task.cell, task.check_cell)}
-    notes = []
+    notes = _of_their_own(submission, run, stopped)
     for cell in [cell for cell in run.faults if cell not in scored and (run.faults[cell] or cell in stopped)]:
-        if cell.startswith(EXTRA):
-            notes.append(f"One of your own cells stopped with an error (number {int(cell.removeprefix(EXTRA)) + 1}).")
-        elif not done:
+        if cell.startswith(EXTRA) or not done:
             continue
         elif "NotFetched" in (run.faults[cell] or ""):
             notes.append(f'Cell "{cell}" needs the real model, which is not here (kvcourse fetch); it is not scored.')
         else:
             notes.append(f'Cell "{cell}" does not pass; it is not scored.')
     return notes
+
+
+def _of_their_own(submission: Submission, run: _Run, stopped: dict[str, str]) -> list[str]:
+    """One line about all cells that the learner added, and that did not come to their end."""
+    bad = [cell for cell, fault in run.faults.items() if cell.startswith(EXTRA) and (fault or cell in stopped)]
+    if not bad:
+        return []
+    source = submission.extra[int(bad[0].removeprefix(EXTRA))]
+    first = _squeezed(next((line for line in source.splitlines() if line.strip()), ""))[:80]
+    kind = _error(run.faults[bad[0]] or "")[0]
+    end = "it took too long" if bad[0] in stopped else kind
+    begin = f"{len(bad)} cells you added stopped; the first" if len(bad) > 1 else "A cell you added stopped"
+    return [f"{begin}: {first}{f' ({end}).' if end else ''}"]
 
 
 def _broke_down(got: str, todo: str) -> SetupError:

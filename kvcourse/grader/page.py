@@ -81,7 +81,7 @@ def html_page(results: Sequence[SubmissionResult]) -> str:
         tasks=tasks,
         rows={number: [heat(result, task) for task in tasks] for number, result in enumerate(results, 1)},
         graded=graded,
-        faults=[(number, result) for number, result in enumerate(results, 1) if result.fault],
+        look=[(number, result) for number, result in enumerate(results, 1) if result.fault or result.look],
         mean=mean_points(results),
         most=max((result.max_points for result in graded), default=0),
         full=sum(result.points == result.max_points for result in graded),

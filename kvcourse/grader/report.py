@@ -29,11 +29,32 @@ LONGEST = 2000  # characters of a message
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the report's folder, and try whether files can be written there.
+def check_folder(folder: Path, *, force: bool = False) -> None:
+    """Try whether a report can be written to a folder, new or not, and leave nothing there. With `force`, over an older report.
 
     Raises: InputError if not.
     """
+    if not force and os.path.lexists(folder / "report.json"):
+        seed = _seed_of(folder / "report.json")
+        told = "" if seed is None else f" (seed {seed})"
+        raise InputError(f"{folder}/ holds a report{told}.", todo="Name another folder, or add --force.")
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    _prepare_folder(folder)
+    for path in new:
+        path.rmdir()
+
+
+def _seed_of(report: Path) -> int | None:
+    """The seed of an older report, with which it can be had once more."""
+    try:
+        seed = json.loads(report.read_text(encoding="utf-8"))[0]["seed"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return seed if isinstance(seed, int) else None
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make the report's folder, and try whether files can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -56,7 +77,7 @@ def write_reports(results: Sequence[SubmissionResult], folder: Path) -> None:
         "report.xml": junit_text(cleaned),
         "report.html": html_page(cleaned),
     }
-    prepare_folder(folder)
+    _prepare_folder(folder)
     for name, text in texts.items():
         _replace(folder / name, text)
 
@@ -82,6 +103,7 @@ def _cleaned(result: SubmissionResult) -> SubmissionResult:
         submission=clean(result.submission),
         exercises=tuple(replace(task, message=clean(task.message)) for task in result.exercises),
         notes=tuple(clean(note) for note in result.notes),
+        look=tuple(clean(note) for note in result.look),
         fault=None if result.fault is None else clean(result.fault),
     )
 
@@ -118,15 +140,17 @@ def json_text(results: Sequence[SubmissionResult]) -> str:
 
 
 def csv_text(results: Sequence[SubmissionResult]) -> str:
-    """Empty where a submission has no such task: that is not the same as 0."""
+    """Empty where a submission has no such task, or nothing could be graded: that is not the same as 0."""
     names = task_names(results)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")  # as RFC 4180 and spreadsheets have it
-    writer.writerow(["submission", "points", "max_points", *names, "fault"])
+    writer.writerow(["submission", "points", "max_points", *names, "fault", "notes"])
     for result in results:
         points = {task.name: task.points for task in result.exercises}
         row = [points.get(name, "") for name in names]
-        writer.writerow([_cell(result.submission), result.points, result.max_points, *row, _cell(result.fault or "")])
+        total = [result.points, result.max_points] if result.exercises else ["", ""]
+        texts = [_cell(result.fault or ""), _cell(" ".join(result.notes))]
+        writer.writerow([_cell(result.submission), *total, *row, *texts])
     return file.getvalue()
 
 

@@ -23,6 +23,7 @@ class SubmissionResult:
     submission: str  # name of its folder or file
     exercises: tuple[TaskResult, ...] = ()
     notes: tuple[str, ...] = ()  # what a learner or instructor should know: an id was lost, a cell was ignored
+    look: tuple[str, ...] = ()  # those of the notes that an instructor should look into: which of two notebooks counted
     fault: str | None = None  # why it could not be graded at all, or in part
     protections: tuple[str, ...] = ()  # what each worker was held by
     seed: int = 0

@@ -159,8 +159,6 @@ class _Reader:
         if not best:
             if same_id and any(self._cells[i].kind != "code" for i in same_id):
                 self.notes.append(f"{task.name}: its cell is no code cell any more, so there is no answer.")
-            else:
-                self.notes.append(f"{task.name}: there is no answer: neither its cell nor {task.answers} was found.")
             return None
         index = best[-1]  # the last one, as when the notebook is run from top to bottom
         self._taken[index] = task.cell

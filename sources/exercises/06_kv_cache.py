@@ -44,7 +44,7 @@
 # %% id="imports"
 import torch
 
-from kvcourse.checks import check, hint, progress, reset
+from kvcourse.checks import check, hint, in_short, progress, reset
 
 # %% [markdown] id="task-append"
 # ## 6.1 · Append
@@ -175,10 +175,11 @@ def in_calls(cuts):
     return torch.cat([tiny(part, cache=cache) for part in tokens.split(cuts, dim=1)], dim=1)
 
 
-for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
-    difference = (in_calls(cuts) - whole).abs().max().item()
-    assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
-    print(f"calls of {cuts}: the same logits at every position")
+with in_short():  # an error in here is told in a line
+    for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
+        difference = (in_calls(cuts) - whole).abs().max().item()
+        assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
+        print(f"calls of {cuts}: the same logits at every position")
 
 # %% [markdown] id="task-decode"
 # ## 6.4 · The loop
@@ -220,11 +221,13 @@ check("6.4", my_decode)
 # key head. Nothing that you wrote has to change.
 
 # %% id="real-model" tags=["check"]
-smollm2 = load_model("smollm2")
-question = smollm2.tokenizer.encode_chat([{"role": "user", "content": "Name three primary colours."}])
-yours = my_decode(smollm2, question, 12, YourCache())
-print(smollm2.tokenizer.decode(yours))
-assert list(yours) == generate(smollm2, question, max_new_tokens=12).tokens, "The package's loop gives other tokens."
+with in_short():
+    smollm2 = load_model("smollm2")
+    question = smollm2.tokenizer.encode_chat([{"role": "user", "content": "Name three primary colours."}])
+    yours = my_decode(smollm2, question, 12, YourCache())
+    print(smollm2.tokenizer.decode(yours))
+    right = list(yours) == generate(smollm2, question, max_new_tokens=12).tokens
+    assert right, "Your tokens differ. Does the proof above hold? If so, it is the loop."
 
 # %% [markdown] id="closing"
 # You have built the cache that every serving engine starts from. Two things to try. In `YourCache`, give the model `None` for

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kvcourse.checks.progress import note, progress_table
 from kvcourse.checks.registry import find_exercise
 from kvcourse.errors import SetupError
 from kvcourse.fetch import home
@@ -87,7 +88,9 @@ def test_the_untouched_exercise_gets_no_points_and_friendly_words_and_bad_target
     assert len(faults) == 3 and "Traceback" not in done.stderr
     assert "no such file" in faults[0] and "broken.ipynb is not a notebook" in faults[1] and "no such exercise" in faults[2]
     lines = done.stdout.splitlines()
-    assert [line.strip() for line in lines[1:5]] == [f"0/{task.points}  {task.name} not started" for task in EXERCISE.tasks]
+    assert [line.strip() for line in lines[1:5]] == [
+        f"0/{task.points}  {task.name} {task.title}: not started" for task in EXERCISE.tasks
+    ]
     assert "0 of 10 points. Nothing is filled in yet" in lines[5] and len(lines) == 6
     missing, untouched, broken, unknown = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert {"notebook", "fault"} == set(missing) == set(broken) == set(unknown)
@@ -140,7 +143,7 @@ def test_right_answers_in_odd_clothing_get_all_points(kvcourse, handed_in):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 of 10 points" in done.stdout
     assert "note: 6.3: its cell's id was lost; my_positions was found by its name." in done.stdout
-    assert "note: One of your own cells stopped with an error (number 2)." in done.stdout
+    assert "note: A cell you added stopped: check('6.2', lambda past, T: None)" in done.stdout
     assert 'note: Cell "real-model" needs the real model, which is not here (kvcourse fetch); it is not scored.' in done.stdout
 
 
@@ -190,11 +193,43 @@ def test_a_wrong_answer_is_told_what_is_wrong(kvcourse, handed_in, tmp_path):
     done = kvcourse("check", handed_in(notebook), "--json", tmp_path / "out.json")
     assert done.returncode == 1
     append, mask, positions, decode = json.loads((tmp_path / "out.json").read_text("utf-8"))["tasks"]
-    assert append["message"].startswith("The cell stopped: SyntaxError")
-    assert mask["message"].startswith("1 of 7 hold.") and "shape" in mask["message"]
-    assert "function itself" in positions["message"]
+    assert append["message"].startswith("The cell stopped: SyntaxError") and "(line 2: return ()" in append["message"]
+    assert mask["message"].startswith("1 of 7 properties hold.") and "shape" in mask["message"]
+    assert positions["message"] == "my_positions is an int, not a function. Define it with def my_positions(...)."
+    assert done.stdout.splitlines()[-1] == "A task's points need all of its properties."
+    assert done.stdout.count("my_decode was not found") == 1 and "note: 6.4" not in done.stdout
     assert (decode["state"], decode["message"]) == ("missing", "There is no answer: my_decode was not found.")
     assert "Next: 6.1. A hint: kvcourse hint 6.1" in done.stdout
+
+
+def test_what_progress_says_is_what_the_check_said_whatever_passed_before(kvcourse, tmp_path):
+    """One folder named as the target; answers renamed, emptied, stopped by their own line; cells added that stop."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".kvcourse.json").write_text("{}", encoding="utf-8")
+    for task in EXERCISE.tasks:
+        note(work, task.name, "passed", 9, 9)
+    notebook = copy.deepcopy(SOLVED)
+    cell(notebook, "answer-append")["source"] = "x = 1\ny = x / 0\ndef my_append(rows, layer, k, v): pass"
+    cell(notebook, "answer-mask")["source"] = ""
+    cell(notebook, "answer-positions")["source"] = "def my_place(past, T):\n    return 3"
+    line = "def my_decode(model, prompt_ids, n, cache):\n    return prompt_ids.nothing"
+    cell(notebook, "answer-decode")["source"] = line
+    notebook["cells"] += [code("\nint('x')"), code("1 / 0") | {"id": "more"}]
+    (work / NAME).write_text(json.dumps(notebook), encoding="utf-8")
+    done = kvcourse("check", "work", "--json", "out.json")
+    append, mask, positions, decode = json.loads((tmp_path / "out.json").read_text("utf-8"))["tasks"]
+    assert append["message"] == "The cell stopped: ZeroDivisionError: division by zero (line 2: y = x / 0)."
+    assert mask["state"] == "missing"
+    assert positions["message"] == "There is no my_positions. Keep the function's name."
+    assert decode["message"].startswith("0 of 9 properties hold. my_decode stopped with AttributeError")
+    assert decode["message"].endswith("(line 2: return prompt_ids.nothing).")
+    assert "all of its properties" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if "note:" in line] == [
+        "  note: 2 cells you added stopped; the first: int('x') (ValueError)."
+    ]
+    says = [row.says for row in progress_table(work)]
+    assert says == ["did not run", "no answer", "did not run", "0 of 9 hold"]
 
 
 @pytest.mark.parametrize("number", ROUNDS)
@@ -234,6 +269,7 @@ def test_a_cell_that_never_ends_or_takes_the_kernel_with_it_costs_no_other_task(
     assert [result.state for result in checked.results] == ["failed", "passed", "passed", "passed"]
     assert "a loop that never ends" in checked.results[0].message
     assert checked.results[0].broken is None and checked.points == 7
+    assert [checked.outcome(result) for result in checked.results[:2]] == ["took too long", "passed"]
 
 
 def test_without_nbval_the_error_says_what_to_install(handed_in, monkeypatch, tmp_path):
@@ -260,6 +296,10 @@ def test_another_exercise_under_a_number_is_refused(kvcourse, tmp_path):
         (["hint", "6.2", "--level", "2"], 0, "hint 2 of"),
         (["hint", "6.2", "--level", "99"], 2, "a level from 1 to"),
         (["hint", "6.9"], 2, "no such task"),
+        (["hint", "06.2"], 0, "One more: kvcourse hint 6.2 --level 2"),
+        (["check", "6.2"], 2, "6.2 is a task of exercise 06. Type: kvcourse check 06"),
+        (["reset", "06"], 2, "Name one task, such as 6.1"),
+        (["check", "."], 2, "got a folder"),
         (["reset", "6.9"], 2, "no such task"),
         (["progress"], 2, "kvcourse start"),
         (["check"], 2, "TARGET"),
@@ -273,8 +313,18 @@ def test_the_small_commands_answer_in_a_line_or_two(kvcourse, tmp_path, monkeypa
 
 
 def test_results_that_cannot_be_written_are_an_error(kvcourse, tmp_path):
-    done = kvcourse("check", "missing.ipynb", "--json", tmp_path / "no folder" / "out.json")
-    assert done.returncode == 2 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+    for file in (tmp_path / "no folder" / "out.json", tmp_path):
+        done = kvcourse("check", "missing.ipynb", "--json", file)
+        assert done.returncode == 2 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+        assert "missing.ipynb" not in done.stderr  # it fails before anything is checked
+
+
+def test_hints_step_where_there_are_copies(kvcourse, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / NAME).write_text(json.dumps(UNTOUCHED), encoding="utf-8")
+    said = [kvcourse("hint", "6.2", *more).stdout for more in ((), (), (), (), ("--level", "1"), ())]
+    assert [text.split("hint ")[1][0] for text in said] == ["1", "2", "3", "3", "1", "2"]
+    assert said[0].endswith("One more: kvcourse hint 6.2\n")
 
 
 def test_reports_of_any_shape_do_no_harm(tmp_path):

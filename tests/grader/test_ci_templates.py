@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ class Runner:
 
     def _github(self) -> tuple[int, str]:
         status, shown = 0, ""
+        shutil.rmtree(self.beside / "report", ignore_errors=True)  # RUNNER_TEMP is emptied before each job
         for step in STEPS:
             if "run" not in step or step["name"].startswith("Install") or (status and "if" not in step):
                 continue

@@ -17,7 +17,7 @@ from kvcourse import cli_grade
 from kvcourse.cli import main
 from kvcourse.errors import InputError
 from kvcourse.grader import page
-from kvcourse.grader.report import clean, csv_text, json_text, junit_text, record, write_reports
+from kvcourse.grader.report import check_folder, clean, csv_text, json_text, junit_text, record, write_reports
 from kvcourse.grader.results import SubmissionResult, TaskResult
 from kvcourse.viz import style
 
@@ -40,6 +40,8 @@ RESULTS = [
     SubmissionResult("cem", (task("6.2", 0, "failed", "sees_itself"), task("6.1", 0, "failed", "sees_the_past")), seed=4),
     SubmissionResult("dua", fault="dua.ipynb is not a notebook.", seed=4),
 ]
+DOUBLE = "b.ipynb: 06_kv_cache once more, which does not count; a.ipynb does."
+TWICE = SubmissionResult("eve", (task("6.1", 3),), notes=(DOUBLE, "An id was lost."), look=(DOUBLE,), seed=4)
 
 
 def made(folder: Path, results=RESULTS) -> dict[str, str]:
@@ -67,13 +69,25 @@ def test_the_json_is_one_object_a_submission(tmp_path):
 
 def test_the_csv_has_a_column_for_each_task_in_their_order_and_tells_0_from_nothing():
     rows = list(csv.reader(io.StringIO(csv_text(RESULTS))))
-    assert rows[0] == ["submission", "points", "max_points", "6.1", "6.2", "6.10", "fault"]
+    assert rows[0] == ["submission", "points", "max_points", "6.1", "6.2", "6.10", "fault", "notes"]
     assert rows[1:] == [
-        ["ada", "9", "9", "3", "3", "3", ""],
-        ["bob", "3", "9", "3", "0", "0", ""],
-        ["cem", "0", "6", "0", "0", "", ""],
-        ["dua", "0", "0", "", "", "", "dua.ipynb is not a notebook."],
+        ["ada", "9", "9", "3", "3", "3", "", ""],
+        ["bob", "3", "9", "3", "0", "0", "", "An id was lost."],
+        ["cem", "0", "6", "0", "0", "", "", ""],
+        ["dua", "", "", "", "", "", "dua.ipynb is not a notebook.", ""],
     ]
+
+
+def test_which_of_two_notebooks_counted_stands_in_every_report_that_people_read():
+    row = next(csv.DictReader(io.StringIO(csv_text([TWICE]))))
+    assert row["notes"] == f"{DOUBLE} An id was lost."
+    assert record(TWICE)["notes"][0] == DOUBLE
+    words = Page(page.html_page([*RESULTS, TWICE])).words
+    assert "2 need a look" in words
+    look = words[words.index("Need a look Not graded") : words.index("What to teach again A task")]
+    assert f"eve : {DOUBLE}" in look and "dua : dua.ipynb is not a notebook." in look
+    assert "An id was lost." not in look and "name or number in its name" in look
+    assert csv_text([SubmissionResult("x", notes=("=1",))]).endswith(",'=1\r\n")
 
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1"])
@@ -165,6 +179,11 @@ def test_the_colours_are_the_course_s():
     assert page.BLUE_TEXT == style.PARAMETER.text
 
 
+def test_the_page_gives_no_mean_of_nothing_and_says_what_points_need():
+    assert "on average" not in Page(page.html_page(RESULTS[3:])).words
+    assert "points need all of its properties" in Page(page.html_page(RESULTS)).words
+
+
 def test_a_page_of_nothing_is_a_page():
     assert "0 submissions" in Page(page.html_page([])).words
 
@@ -240,12 +259,12 @@ def submission(tmp_path):
 
 def test_lost_points_are_no_failure_unless_asked_for(tmp_path, submission, fake_results, capsys):
     fake_results(RESULTS[:2])
-    assert run(submission, "--out", tmp_path / "out") == 0
-    assert run(submission, "--out", tmp_path / "out", "--require-all") == 1
+    assert run(submission, "--out", tmp_path / "1") == 0
+    assert run(submission, "--out", tmp_path / "2", "--require-all") == 1
     fake_results(RESULTS[:1])
-    assert run(submission, "--out", tmp_path / "out", "--require-all") == 0
+    assert run(submission, "--out", tmp_path / "3", "--require-all") == 0
     fake_results(RESULTS)
-    assert run(submission, "--out", tmp_path / "out", "--require-all") == 2
+    assert run(submission, "--out", tmp_path / "4", "--require-all") == 2
 
 
 def test_a_single_submission_is_told_task_by_task(tmp_path, submission, fake_results, capsys):
@@ -253,14 +272,60 @@ def test_a_single_submission_is_told_task_by_task(tmp_path, submission, fake_res
     assert run(submission, "--out", tmp_path / "out", "--seed", "4") == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[1:5] == ["6.1 mask 3/3: said", "6.2 mask 0/3: said", "6.10 mask 0/3: said", "Note: An id was lost."]
-    assert shown[5] == "1 of 1 submissions graded, mean 3.0 of 9 points."
+    assert shown[5] == "A task's points need all of its properties."
+    assert shown[6] == "1 of 1 submissions graded, mean 3.0 of 9 points."
+
+
+def test_nothing_graded_has_no_mean(tmp_path, submission, fake_results, capsys):
+    fake_results(RESULTS[3:])
+    assert run(submission, "--out", tmp_path / "out", "--seed", "4") == 2
+    assert capsys.readouterr().out.splitlines()[1] == "0 of 1 submissions graded."
+
+
+def test_a_class_is_told_in_one_line_which_of_two_notebooks_counted(tmp_path, submission, fake_results, capsys):
+    fake_results([*RESULTS, TWICE])
+    run(submission, "--out", tmp_path / "out", "--seed", "4")
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Note: ")]
+    assert notes == [f"Note: eve: {DOUBLE}"]
+
+
+def test_a_report_is_not_written_over_unless_that_is_asked_for(tmp_path, submission, fake_results, capsys, monkeypatch):
+    fake_results(RESULTS)
+    out = tmp_path / "out"
+    run(submission, "--out", out)
+    before = (out / "report.json").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("kvcourse.grader.batch.grade_found", lambda *found, **options: pytest.fail("it was graded"))
+        capsys.readouterr()
+        assert run(submission, "--out", out) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and (out / "report.json").read_bytes() == before
+    assert shown.err == f"kvcourse: {out}/ holds a report (seed 4). Name another folder, or add --force.\n"
+    fake_results(RESULTS[:1])
+    assert run(submission, "--out", out, "--force") == 0
+    assert len(json.loads((out / "report.json").read_text())) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", '[{"seed": "x"}]'])
+def test_a_report_that_nobody_can_read_is_not_written_over_either(tmp_path, text):
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(InputError, match=r"/ holds a report\. Name another folder"):
+        check_folder(tmp_path)
+
+
+def test_the_help_names_the_extra_and_says_what_counts(capsys):
+    assert run("--help") == 0
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "needs kvcourse[dask]." in words
+    assert "name counts, then one with the exercise's name or number in its name" in words
+    assert "points need all of its properties" in words
 
 
 def test_a_seed_is_drawn_and_told(tmp_path, submission, fake_results, capsys):
     fake_results(RESULTS[:1])
     seeds = []
-    for _ in range(2):
-        assert run(submission, "--out", tmp_path / "out") == 0
+    for number in range(2):
+        assert run(submission, "--out", tmp_path / str(number)) == 0
         seeds.append(re.match(r"Seed (\d+): with --seed \1 ", capsys.readouterr().out)[1])
     assert seeds[0] != seeds[1]
 
@@ -269,7 +334,14 @@ def test_a_seed_is_drawn_and_told(tmp_path, submission, fake_results, capsys):
 def test_bad_input_is_exit_status_2(tmp_path, arguments, capsys):
     assert run(*arguments, "--out", tmp_path / "out") == 2
     assert capsys.readouterr().err
-    assert not (tmp_path / "out" / "report.json").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_a_notebook_leaves_no_folder_for_its_report(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert run(tmp_path / "empty", "--out", tmp_path / "deep" / "out") == 2
+    assert "holds no notebook" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def test_a_missing_file_costs_the_others_nothing(tmp_path, submission, capsys):

@@ -134,7 +134,7 @@ def test_an_answer_turned_into_text_is_missing(notebook, read, kind):
 def test_a_deleted_answer_is_missing(notebook, read):
     notebook["cells"].remove(cell(notebook, "answer-mask"))
     got = read(notebook)
-    assert got.answers["6.2"] is None and len(got.notes) == 1
+    assert got.answers["6.2"] is None and got.notes == ()  # its result says so; once is enough
 
 
 def test_an_answer_with_a_mistake_in_its_syntax_is_kept_for_its_error_to_be_shown(notebook, read):

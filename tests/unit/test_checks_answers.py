@@ -169,7 +169,7 @@ def test_the_first_property_that_breaks_is_reported_and_the_others_still_count()
     verdict = judge("0.1", "one", (holds, breaks, holds, breaks_too), local(lambda: 1), 0)
     assert (verdict.state, verdict.held, verdict.properties) == ("failed", 2, 4)
     assert (verdict.message, verdict.broken) == ("expected 2", "breaks")
-    assert str(verdict) == "0.1 one: 2 of 4 hold. expected 2"
+    assert str(verdict) == "0.1 one: 2 of 4 properties hold. expected 2"
 
 
 def test_draws_repeat_with_their_seed_and_differ_between_seeds_and_properties():
@@ -191,6 +191,9 @@ def test_draws_repeat_with_their_seed_and_differ_between_seeds_and_properties():
         ([], "a list"),
         (None, "None"),
         (Unknown("Embedding"), "an Embedding"),
+        (Unknown("ndarray"), "an ndarray"),
+        (3, "an int"),
+        ("", "a str"),
     ],
 )
 def test_values_are_described_in_words(value, said):

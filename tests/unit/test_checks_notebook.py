@@ -9,7 +9,7 @@ import torch
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from kvcourse.checks import CheckFailed, check, hint, progress, reset
+from kvcourse.checks import CheckFailed, check, hint, in_short, progress, reset
 from kvcourse.checks.notebook import LINES, REPORT, WIDTH, WrongUse
 from kvcourse.checks.progress import RECORD
 from kvcourse.checks.registry import EXERCISES, hints_of
@@ -51,7 +51,9 @@ def test_a_check_that_passes_prints_one_line_the_same_each_time(capsys):
 
 def test_a_check_that_fails_prints_nothing_and_names_what_broke(capsys):
     said = failure("6.3", restarting)
-    assert said.startswith("6.3 positions: 2 of 5 hold. With 6 cached, the next token was put at position 0")
+    assert said.startswith(
+        "6.3 positions: 2 of 5 properties hold. With 6 cached, the next token was put at position\n0: positions restart"
+    )
     assert said.endswith('\nStuck? hint("6.3")')
     assert capsys.readouterr().out == ""
 
@@ -112,8 +114,9 @@ def test_a_check_leaves_the_learners_random_numbers_alone():
     [
         ("6.9", positions, r"no such task. Expected 6.1, .*; got '6.9'"),
         (7.5, positions, r"no such task. .*got '7.5'"),
-        ("6.3", torch.arange(3), r"needs the function itself. .*got a Tensor. Write\scheck\("),
+        ("6.3", torch.arange(3), r"needs the function itself. .*got an int64 tensor \(3,\)\.\sWrite\scheck\("),
         ("6.3", None, "needs the function itself"),
+        ("6.3", 3, "got an int"),
     ],
 )
 def test_a_wrong_call_says_what_to_write(name, answer, says):
@@ -121,10 +124,75 @@ def test_a_wrong_call_says_what_to_write(name, answer, says):
         check(name, answer)
 
 
-def test_the_answer_to_another_task_is_refused_by_name():
-    def my_mask(past, T):
-        return None
+def my_mask(past, T):
+    return None
 
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: check("6.2"), r'^A check needs the task and your function. Write check\("6.2", my_mask\)\.$'),
+        (lambda: check(my_mask), r'Write check\("6.2", my_mask\)\.$'),
+        (lambda: check(positions), r'Write check\("6.1", my_append\)\.$'),
+        (lambda: check("6.9"), "no such task"),
+        (lambda: hint(), r'^Name the task. Write hint\("6.1"\)\.$'),
+        (lambda: hint(my_mask), r'^Name the task. Write hint\("6.2"\)\.$'),
+        (lambda: hint(None), "Name the task"),
+        (lambda: reset(), r'^Name the task. Write reset\("6.1"\)\.$'),
+        (lambda: hint("06"), r"06 is a whole exercise\. .* Name one task, such as 6\.1"),
+        (lambda: hint("6.2", level=7), "Take a lower one"),
+        (lambda: hint("6.2", level="1"), r"got '1'\. Take one of these"),
+    ],
+)
+def test_a_call_with_too_little_says_the_right_one(call, says):
+    with pytest.raises(WrongUse, match=says):
+        call()
+
+
+def test_a_name_that_holds_no_function_is_told_so_and_no_longer_counts_as_passed(learners_folder, capsys):
+    check("6.3", positions)
+    names = {"check": check, "my_positions": 3}
+    with pytest.raises(WrongUse, match=r"^my_positions is an int, not a function. Define it with def my_positions\(...\).$"):
+        exec('check("6.3", my_positions)', names)
+    capsys.readouterr()
+    progress()
+    assert "6.3   positions    did not run" in capsys.readouterr().out
+
+
+def test_a_stop_is_told_with_the_learners_line(learners_folder, monkeypatch):
+    file = learners_folder / "learners.py"
+    file.write_text("def my_positions(past, T):\n    x = past\n    return x + None\n", encoding="utf-8")
+    names: dict = {}
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)
+    said = failure("6.3", names["my_positions"]).replace("\n", " ")
+    assert "my_positions stopped with TypeError: " in said and "(line 3: return x + None)." in said
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (NotImplementedError("Exercise 6.2: write this function"), "6.2 not started"),
+        (AssertionError("The tokens differ."), "The tokens differ."),
+        (TypeError("no len\nmore"), "TypeError: no len"),
+        (ValueError(), "ValueError."),
+        (CheckFailed("as it is"), "as it is"),
+    ],
+)
+def test_in_short_ends_in_one_line(error, says):
+    with pytest.raises(CheckFailed) as failed, in_short():
+        raise error
+    assert str(failed.value) == says and failed.value._render_traceback_() == [says]
+
+
+def test_in_short_lets_through_what_is_no_error(capsys):
+    with in_short():
+        print("seen")
+    assert capsys.readouterr().out == "seen\n"
+    with pytest.raises(KeyboardInterrupt), in_short():
+        raise KeyboardInterrupt
+
+
+def test_the_answer_to_another_task_is_refused_by_name():
     with pytest.raises(WrongUse, match=r"my_mask answers 6.2, not 6.3"):
         check("6.3", my_mask)
 
@@ -140,6 +208,13 @@ def test_hints_come_one_after_the_other_and_the_last_says_so(capsys):
     assert "hint 1 of" in capsys.readouterr().out
     hint("6.1")
     assert "6.1 append, hint 1 of" in capsys.readouterr().out
+
+
+def test_hints_go_on_after_a_restart(monkeypatch, capsys):
+    hint("6.2")
+    monkeypatch.setattr("kvcourse.checks.notebook._hints_given", {})
+    hint("06.2")
+    assert "hint 1 of" in (said := capsys.readouterr().out) and "hint 2 of" in said
 
 
 @pytest.mark.parametrize("level", [0, -1, 4])
@@ -210,7 +285,9 @@ def test_in_ipython_a_failed_check_shows_its_message_and_no_traceback(learners_f
     )
     failed, misused, untouched, passed = (cell.outputs for cell in notebook.cells[1:])
     assert [output.output_type for output in failed] == ["error"] and failed[0].ename == "CheckFailed"
-    assert failed[0].traceback == failed[0].evalue.split("\n") and failed[0].traceback[0].startswith("6.3 positions: 2 of 5")
+    assert failed[0].traceback == failed[0].evalue.split("\n") and failed[0].traceback[0].startswith(
+        "6.3 positions: 2 of 5 properties"
+    )
     assert misused[0].ename == "WrongUse" and misused[0].traceback == misused[0].evalue.split("\n")
     assert untouched[0].traceback == ["6.3 not started"]
     assert [(output.output_type, output.text) for output in passed] == [("stream", "6.3 positions: 5/5\n")]

@@ -1,12 +1,14 @@
 """The record of how far a learner is: written in one step, and read whatever became of it."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from kvcourse.checks.progress import RECORD, ProgressRow, as_text, note, progress_table
+from kvcourse.checks.progress import RECORD, ProgressRow, as_text, digest, forget, hint_given, note, note_hint, progress_table
 from kvcourse.checks.registry import EXERCISES
 
 TASKS = [task for exercise in EXERCISES for task in exercise.tasks]
@@ -33,11 +35,67 @@ def test_the_last_check_of_a_task_counts_and_leaves_the_others_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("state", "says"), [("missing", "no answer"), ("did not run", "did not run"), ("took too long", "took too long")]
+)
+def test_an_answer_that_is_gone_or_does_not_run_no_longer_counts(tmp_path, state, says):
+    note(tmp_path, "6.1", "passed", 8, 8)
+    note(tmp_path, "6.1", state, 0, 0)
+    assert (row(tmp_path, "6.1").points, row(tmp_path, "6.1").says) == (0, says)
+
+
+MASK = "def my_mask(past, T):\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("now", "later", "changed"),
+    [
+        (MASK, 60, False),
+        ("import torch\n\n" + MASK.replace("1", "1  # one"), 60, False),
+        (MASK.replace("1", "2"), 60, True),
+        ("", 60, True),
+        (MASK.replace("1", "2"), -60, False),  # the notebook is open and was not saved since
+        (None, 60, False),
+    ],
+)
+def test_an_answer_that_changed_after_it_passed_is_told(tmp_path, now, later, changed):
+    note(tmp_path, "6.2", "passed", 7, 7, digest(MASK, "my_mask"))
+    file = tmp_path / f"{EXERCISES[0].file}.ipynb"
+    cells = [{"cell_type": "code", "id": "answer-mask", "source": now}]
+    file.write_text("no notebook" if now is None else json.dumps({"cells": cells}), encoding="utf-8")
+    os.utime(file, (time.time() + later,) * 2)
+    assert row(tmp_path, "6.2").says == ("passed, changed since" if changed else "passed")
+    assert len({line.rindex(" of ") for line in as_text(progress_table(tmp_path)).split("\n") if line.startswith("  6.")}) == 1
+
+
+def test_a_source_without_the_answer_has_no_digest():
+    assert digest(MASK, "my_mask") and digest("x = 1", "my_mask") is None and digest("def my_mask(", "my_mask") is None
+
+
+def test_what_is_forgotten_is_gone_and_all_else_stays(tmp_path):
+    forget(tmp_path, ["6.1"])
+    assert list(tmp_path.iterdir()) == []
+    note_hint(tmp_path, "6.1", 2)
+    note(tmp_path, "6.1", "passed", 8, 8)
+    note(tmp_path, "6.2", "passed", 7, 7)
+    note_hint(tmp_path, "6.2", 1)
+    forget(tmp_path, ["6.1"])
+    assert (row(tmp_path, "6.1").state, hint_given(tmp_path, "6.1")) == ("not checked", 0)
+    assert (row(tmp_path, "6.2").state, hint_given(tmp_path, "6.2")) == ("passed", 1)
+
+
+@pytest.mark.parametrize("hints", [3, {"6.1": "2"}, {"6.1": -1}, [1]])
+def test_hints_of_another_kind_are_none(tmp_path, hints):
+    (tmp_path / RECORD).write_text(json.dumps({"tasks": {}, "hints": hints}), encoding="utf-8")
+    assert hint_given(tmp_path, "6.1") == 0
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"tasks": 3}', '{"tasks": {"6.1": 7}}', '{"tasks": {"6.1": {"state": "passed"}}}',
      '{"tasks": {"6.1": {"state": "done", "held": 1, "properties": 1}}}',
      '{"tasks": {"6.1": {"state": ["passed"], "held": 1, "properties": 1}}}',
-     '{"tasks": {"6.1": {"state": "passed", "held": "8", "properties": 8}}}', "[" * 100_000],
+     '{"tasks": {"6.1": {"state": "passed", "held": "8", "properties": 8}}}',
+     '{"tasks": {"6.1": {"state": "passed", "held": 8, "properties": 8, "answer": "ab"}}}', "[" * 100_000],
 )  # fmt: skip
 def test_a_record_that_was_torn_or_edited_is_read_as_far_as_it_makes_sense(tmp_path, text):
     (tmp_path / RECORD).write_text(text, encoding="utf-8")

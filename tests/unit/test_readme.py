@@ -28,3 +28,11 @@ def test_the_chat_s_answer_is_the_one_the_readme_shows():
     now = Conversation(load_model("smollm2")).ask(question, max_new_tokens=256)
     assert now.text == answer
     assert now.summary().startswith(usage)
+
+
+def test_the_check_shown_counts_the_properties_there_are():
+    from kvcourse.checks.registry import find_task, properties_of
+
+    shown = re.search(r"# (6\.2) mask: (\d+)/(\d+)", README)
+    count = str(len(properties_of(find_task(shown[1])[1])))
+    assert shown.groups()[1:] == (count, count)

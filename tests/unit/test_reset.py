@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvcourse.checks import work as module
+from kvcourse.checks.progress import note, progress_table
 from kvcourse.checks.registry import find_exercise
 from kvcourse.checks.work import ASIDE, copy_of, reset_task, work_folder
 from kvcourse.content import exercises_folder
@@ -80,6 +81,37 @@ def test_texts_that_were_taken_out_are_never_overwritten(work):
         save(work, before)
         reset_task("6.2", work)
     assert aside(work) == [ANSWER] * 3
+
+
+def states(folder: Path) -> list[str]:
+    return [row.state for row in progress_table(folder)]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_task_that_was_reset_is_not_checked_yet(work, times):
+    for _ in range(times):
+        for task in ("6.2", "6.3"):
+            note(work, task, "passed", 7, 7)
+        reset_task("06.2", work)
+    assert states(work) == ["not checked", "not checked", "passed", "not checked"]
+
+
+def test_a_copy_that_is_made_anew_has_no_progress(tmp_path):
+    prepare_work(exercises_folder(), tmp_path)
+    note(tmp_path, "6.2", "passed", 7, 7)
+    prepare_work(exercises_folder(), tmp_path)
+    assert states(tmp_path)[1] == "passed"
+    (tmp_path / NAME).unlink()
+    prepare_work(exercises_folder(), tmp_path)
+    assert set(states(tmp_path)) == {"not checked"}
+
+
+@pytest.mark.parametrize("here", [".", "work", "elsewhere/deep"])
+def test_where_the_text_was_kept_is_told_as_seen_from_here(work, tmp_path, monkeypatch, here):
+    (tmp_path / here).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path / here)
+    said = reset_task("6.2", work)
+    assert Path(said.split("Your text is in ")[1].split(".py")[0] + ".py").read_text(encoding="utf-8") == ANSWER
 
 
 def test_an_untouched_cell_is_left_alone(work):
@@ -187,6 +219,8 @@ def test_nothing_is_reset_while_a_notebook_is_being_checked(work, monkeypatch):
 def test_an_unknown_task_and_a_missing_copy_are_errors(work, tmp_path):
     with pytest.raises(UnknownName, match=r"6\.1, 6\.2"):
         reset_task("6.9", work)
+    with pytest.raises(UnknownName, match=r"Name one task, such as 6\.1"):
+        reset_task("06", work)
     with pytest.raises(SetupError, match="kvcourse start"):
         reset_task("6.2", tmp_path)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from kvcourse.checks.base import Answer, Broken, Draw, Kept, Property, describe, expect
 
 Pair = tuple[Tensor, Tensor]
+UNLIKE_KEYS = "These are not the keys that went in: changed, or in another order. Old ones come first and stay as they are."
 
 
 def starts_with_the_first_rows(answer: Answer, draw: Draw) -> None:
@@ -103,7 +104,7 @@ class Texts:
         keys, values = pair(returned, f"What a {which} call returns")
         stored = self._rows.value()
         expect(isinstance(stored, dict), f"rows is no dictionary any more, but {describe(stored)}.")
-        expect(layer in stored, f"After the first call for layer {layer} there is no rows[{layer}]. Nothing was stored.")
+        expect(layer in stored, f"There is no rows[{layer}] after the {which} call for layer {layer}{instead(stored)}.")
         judge_shape(keys, past, (B, H, T, D))
         judge_shape(values, past, (B, H, T, D), what="values")
         self._judge_rows(layer, keys, values)
@@ -124,7 +125,7 @@ class Texts:
             expect(got.dtype == self._dtype, f"The rows came in as {names[0]} and went out as {names[1]}. Convert nothing.")
         swapped = same(keys, right_values) and same(values, right_keys)
         expect(not swapped, "The keys are where the values belong, and the values where the keys belong.")
-        expect(same(keys, right_keys), "The keys are changed, in another order, or the values. Old ones stand first.")
+        expect(same(keys, right_keys), UNLIKE_KEYS)
         expect(same(values, right_values), "The keys are right and the values are not. Both need their past.")
 
 
@@ -133,6 +134,12 @@ def pair(value: Any, what: str) -> Pair:
     good = isinstance(value, tuple) and len(value) == 2 and all(isinstance(x, Tensor) for x in value)
     expect(good, f"{what} should be a pair of tensors, (keys, values); it is {describe(value)}.")
     return value
+
+
+def instead(stored: dict[Any, Any]) -> str:
+    """What `rows` holds, when it does not hold what it should."""
+    keys = ", ".join(repr(key)[:20] for key in list(stored)[:6])
+    return f"; rows has the keys [{keys}]" if keys else ": nothing was stored"
 
 
 def judge_shape(got: Tensor, past: int, new: tuple[int, int, int, int], what: str = "keys") -> None:

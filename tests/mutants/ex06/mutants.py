@@ -31,7 +31,7 @@ APPENDS = {
     "axis of texts": (APPEND + join(0) + STORE, "Which axis"),
     "axis of heads": (APPEND + join(1) + STORE, "Which axis"),
     "axis of numbers": (APPEND + join(-1) + STORE, "Which axis"),
-    "nothing stored": (APPEND + "    return k, v", "Nothing was stored"),
+    "nothing stored": (APPEND + "    return k, v", "nothing was stored"),
     "past forgotten": (APPEND + STORE, "the new 3 tokens only"),
     "nothing returned": (APPEND + join() + "    rows[layer] = (k, v)", r"first call returns should be a pair.*is None"),
     "no tensors returned": (APPEND + join() + "    rows[layer] = (k, v)\n    return 1, 2", "is a tuple of 2 int"),
@@ -42,6 +42,11 @@ APPENDS = {
         r"rows\[0\] holds something else",
     ),
     "new before old": (APPEND + join().replace("(rows[layer][0], k)", "(k, rows[layer][0])") + STORE, "in another order"),
+    "old rows emptied": (
+        APPEND + "    if layer in rows:\n        k = torch.cat((torch.zeros_like(rows[layer][0]), k), 2)\n"
+        "        v = torch.cat((torch.zeros_like(rows[layer][1]), v), 2)\n" + STORE,
+        "not the keys that went in: changed, or in another order. Old ones come first and stay as they are",
+    ),
     "keys and values swapped": (APPEND + join() + "    rows[layer] = (v, k)\n    return v, k", "where the values belong"),
     "values joined with keys": (APPEND + join().replace("rows[layer][1]", "rows[layer][0]") + STORE, "values are not"),
     "value not appended": (
@@ -56,7 +61,7 @@ APPENDS = {
     ),
     "one layer for all": (
         APPEND + join().replace("layer", "0") + "    rows[0] = (k, v)\n    return k, v",
-        r"there is no rows\[\d\]",
+        r"There is no rows\[\d\] after the first call for layer \d; rows has the keys \[0\]",
     ),
     "another layer means a past": (APPEND + join().replace("layer in rows", "rows") + STORE, "stopped with KeyError"),
     "other layers overwritten": (
