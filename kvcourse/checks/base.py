@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+LONGEST_MESSAGE = 600
 LONGEST_TEXT = 160  # of somebody else's exception in a message
 
 
@@ -129,6 +130,7 @@ def judge(name: str, title: str, properties: Sequence[Property], answer: Answer,
         except Broken as fault:
             if first is None:
                 first, broken = str(fault), prop.__name__
+                first = first if len(first) <= LONGEST_MESSAGE else f"{first[: LONGEST_MESSAGE - 4].rstrip()} ..."
     return Verdict(name, title, "failed" if first else "passed", held, len(properties), first, broken)
 
 

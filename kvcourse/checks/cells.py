@@ -17,7 +17,9 @@ from kvcourse.content import exercises_folder
 from kvcourse.errors import SubmissionError
 
 LIMIT_BYTES = 100 * 2**20  # a larger file is a run-away output, and would not fit in memory twice
-_MAGIC = re.compile(r"^(\s*)([%!?].*|[^#'\"]*\?\s*)$")
+LIMIT_VALUES = 5_000_000  # as Python objects they would take some hundred MB
+FEW_BYTES = 20 * 2**20  # cannot hold so many that it matters
+_TEXTS = re.compile(r'"[^"\\]*+(?:\\[\s\S][^"\\]*+)*+"?')  # JSON's strings; never tries twice, so its time is linear
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
     Raises: SubmissionError if there is no such file, or it is no notebook.
     """
     text = _read_text(path)
+    _refuse_too_many_values(path, text)
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -114,8 +117,17 @@ def without_magics(source: str) -> str:
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "\n".join(_MAGIC.sub(r"\1pass  # \2", line) for line in source.split("\n"))
+        return "\n".join(_without_magic(line) for line in source.split("\n"))
     return source
+
+
+def _without_magic(line: str) -> str:
+    """No regular expression: on a long line of spaces a careless one takes minutes, and this runs beside every submission."""
+    magic = line.lstrip()
+    asks = magic.rstrip().endswith("?") and not any(mark in magic for mark in "#'\"")
+    if not (asks or magic.startswith(("%", "!", "?"))):
+        return line
+    return f"{line[: len(line) - len(magic)]}pass  # {magic}"
 
 
 def _cell(cell: dict[str, Any]) -> Cell:
@@ -147,6 +159,17 @@ def _read_text(path: Path) -> str:
         raise _no_notebook(path, "bytes that are no text") from None
     except OSError as error:
         raise _no_notebook(path, error.strerror or "an unreadable file") from None
+
+
+def _refuse_too_many_values(path: Path, text: str) -> None:
+    """Long outputs are texts, and take what they take in the file; a hundred MB of "[],[],[]" would take twenty times that."""
+    if len(text) <= FEW_BYTES:
+        return
+    structure = _TEXTS.sub("", text)
+    values = sum(structure.count(mark) for mark in ",[{")
+    if values > LIMIT_VALUES:
+        got, todo = f"{values:,} values", "Clear its outputs and save it again."
+        raise SubmissionError(f"{path.name} is too large.", expected=f"at most {LIMIT_VALUES:,} values", got=got, todo=todo)
 
 
 def _no_notebook(path: Path, got: str, todo: str = "Save it again from Jupyter.") -> SubmissionError:

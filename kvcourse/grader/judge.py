@@ -20,7 +20,7 @@ import torch
 
 from kvcourse.checks import base, registry
 from kvcourse.checks.exercise import Exercise, Task
-from kvcourse.grader import limits, remote
+from kvcourse.grader import limits, remote, wire
 from kvcourse.grader.zygote import Ending, Zygote, ZygoteGone
 
 
@@ -40,7 +40,7 @@ class Judge:
             try:
                 held += line.hello()
                 line.support(cells, exercise.preamble, exercise.withheld)
-            except remote.Dead:
+            except (remote.Dead, wire.WireError):  # too much to be sent is no reason to lose the answer either
                 line.close()
                 continue
             try:
@@ -87,6 +87,8 @@ def _verdict(line: remote.Line, task: Task, answer: str, seed: int) -> base.Verd
         fault = line.load(task.answers, answer)
     except remote.Dead as dead:
         fault = f"The cell could not be read in: {dead.why}."
+    except wire.WireError:
+        fault = "The cell is too long to be read in."
     if fault is not None:
         return base.Verdict(task.name, task.title, "failed", 0, len(properties), fault, None)
     return base.judge(task.name, task.title, properties, remote.RemoteAnswer(line, task.answers), seed)

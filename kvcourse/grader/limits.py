@@ -6,9 +6,14 @@ Also read inside the sandbox, so it stays a file of its own.
 # One task of one submission.
 TASK_WALL_S = 20.0  # from the first call to the last, callbacks included
 TASK_CPU_S = 10  # processor time of the worker
-LOAD_WALL_S = 10.0  # reading in the learner's cells, before any call
-STATEMENT_S = 2.0  # one statement outside a function, while they are read in
+LOAD_WALL_S = 30.0  # reading in the learner's cells, before any call
+STATEMENT_CPU_S = 2.0  # processor time of one statement outside a function, while they are read in
+STATEMENT_WALL_S = 10.0  # the same statement, waiting included
 LAST_WORDS_S = 2.0  # for a call to end after a function of ours found a fault in it
+
+# What is read in.
+CELL_BYTES = 256 << 10  # the source of one cell, as it is sent
+CELLS_BYTES = 1 << 20  # the sources of a learner's other cells together
 
 # One worker.
 MEMORY_BYTES = 1 << 30  # of all its processes together, beyond what torch itself takes
@@ -22,6 +27,7 @@ MEMORY_CHECK_S = 0.05
 # What it says to the judge.
 FRAME_BYTES = 64 << 20  # tensors of one message
 HEADER_BYTES = 4 << 20  # everything else of one message
+REPLY_BYTES = 4 << 20  # tensors of one result, to be compared: a property's inputs are some kB
 DEPTH = 32  # lists in lists
 NODES = 200_000  # values in one message
 AXES = 16

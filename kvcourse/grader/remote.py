@@ -128,6 +128,8 @@ class Line:
         if len(self._faults) > before:
             raise self._faults[before]
         if reply["kind"] == "done":
+            if self._channel.received_bytes > limits.REPLY_BYTES:
+                raise Broken(f"{name} returned too much: {self._received()}.")
             return reply["value"]
         if reply["kind"] == "too large":
             raise Broken(f"{name} returned more than can be compared: {shown(reply['text'])}.")
@@ -173,6 +175,8 @@ class Line:
         if self._callbacks > limits.CALLBACKS:
             raise Dead(self._lost(f"it called our functions more than {limits.CALLBACKS} times"))
         try:
+            if self._channel.received_bytes > limits.REPLY_BYTES:
+                raise Broken(f"A call handed over too much: {self._received()}.")
             return {"kind": "reply", "value": lent(*request["args"], **request["kwargs"])}
         except Broken as fault:
             self._faults.append(fault)  # kept, whatever the learner's code makes of it; the call is to end soon
@@ -189,6 +193,9 @@ class Line:
             self.dead = self._autopsy(why)
             self._channel.close()
         return self.dead
+
+    def _received(self) -> str:
+        return f"{-(-self._channel.received_bytes >> 20)} MiB, the limit is {limits.REPLY_BYTES >> 20}"
 
     def _forged(self) -> str:
         return self._lost("the worker sent what no answer returns, so it was ended")

@@ -23,6 +23,7 @@ from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.errors import SetupError
 from kvcourse.grader import limits
 from kvcourse.grader.results import TaskResult
+from kvcourse.grader.submission import cell_bytes
 
 
 class JudgeLost(Exception):
@@ -67,7 +68,11 @@ class SealedGrader:
         if source is None:
             message = f"The answer is missing: no cell defines {task.answers}."
             return TaskResult(task.name, task.title, 0, task.points, message, "missing")
-        others = [text for name, text in answers.items() if name != task.name and text is not None]
+        if cell_bytes(source) > limits.CELL_BYTES:
+            message = f"The answer's cell is too long: more than {limits.CELL_BYTES >> 10} kB."
+            return TaskResult(task.name, task.title, 0, task.points, message, "failed")
+        told = [text for name, text in answers.items() if name != task.name and text is not None]
+        others = [text for text in told if cell_bytes(text) <= limits.CELL_BYTES]
         request = {"task": task.name, "answer": source, "support": [*extra, *others], "seed": self.seed}
         verdict = self._verdict(request)
         self._note(verdict.get("protections", ()))
@@ -125,7 +130,7 @@ class _Judge:
 
     def __init__(self) -> None:
         self._said = tempfile.TemporaryFile()
-        self._waiting = b""
+        self._waiting = bytearray()  # of a line that is not whole yet
         # -P: a module beside the learner's notebook, in the folder we happen to run in, is not taken for one of ours
         command = [sys.executable, "-P", "-m", "kvcourse.grader.judge"]
         self._process = subprocess.Popen(
@@ -172,15 +177,19 @@ class _Judge:
     def _line(self, seconds: float) -> bytes:
         assert self._process.stdout is not None
         until = time.monotonic() + seconds
-        while b"\n" not in self._waiting:
+        end = self._waiting.find(b"\n")
+        while end < 0:
             left = until - time.monotonic()
             if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
                 raise JudgeLost
             data = os.read(self._process.stdout.fileno(), 1 << 16)
             if not data:
                 raise JudgeLost
+            looked_at = len(self._waiting)
             self._waiting += data
-        line, _, self._waiting = self._waiting.partition(b"\n")
+            end = self._waiting.find(b"\n", looked_at)
+        line = bytes(self._waiting[:end])
+        del self._waiting[: end + 1]
         return line
 
     def _last_words(self) -> str:

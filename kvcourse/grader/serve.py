@@ -39,6 +39,7 @@ class Server:
         self._channel = channel
         self._kept: dict[int, Any] = {}
         self._namespace: dict[str, Any] = {}
+        self._preamble = ""
         self._answer: Any = None
 
     def serve(self) -> None:
@@ -90,11 +91,13 @@ class Server:
         """What the answer finds there: the preamble, and what the learner's other cells define."""
         torch.manual_seed(0)
         cells.withhold(message["withheld"])
-        self._namespace = cells.new_namespace(message["preamble"])
+        self._preamble = message["preamble"]
+        self._namespace = cells.new_namespace(self._preamble)
         cells.define(message["cells"], self._namespace)
 
     def _load(self, name: str, source: str) -> str | None:
         """Run the answer's own cell. None, or what is wrong with it."""
+        cells.run_preamble(self._preamble, self._namespace)  # again: `torch = 3` in another cell is not this one's fault
         try:
             fault = cells.answer(source, name, self._namespace)
         except cells.CannotRead as error:

@@ -6,6 +6,7 @@ of the function. Everything else of the notebook (checks, outputs, tags, kernel)
 """
 
 import ast
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from kvcourse.checks.cells import (
 from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.checks.registry import EXERCISES
 from kvcourse.errors import SubmissionError
+from kvcourse.grader import limits
 
+LIMIT_CELLS = 2000
 END = ""  # in `Submission.before`: no cell of the course follows
 
 
@@ -56,6 +59,9 @@ def read_submission(path: Path, expected: Exercise | None = None) -> Submission:
     told: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
     _refuse_newer(path, told)
     cells = cells_of(notebook)
+    if len(cells) > LIMIT_CELLS:
+        expected_cells, todo = f"at most {LIMIT_CELLS:,} cells", "Delete what is no part of the answer."
+        raise SubmissionError(f"{path.name} is too long.", expected=expected_cells, got=f"{len(cells):,}", todo=todo)
     exercise = _which(path, told, cells)
     if expected is not None and exercise != expected:
         raise SubmissionError(
@@ -146,6 +152,7 @@ class _Reader:
         self._answer_ids = {task.cell for task in exercise.tasks}
         self._check_ids = {task.check_cell for task in exercise.tasks}
         self._taken: dict[int, str] = {}  # index of a cell: the id of the answer that it gives
+        self._following: list[str] = []  # for each cell, the course's next one
 
     def answer(self, task: Task) -> str | None:
         """The source that answers a task; notes what is unusual about where it was found."""
@@ -171,6 +178,18 @@ class _Reader:
 
     def extra(self) -> list[tuple[str, str]]:
         """The learner's own code cells, and what was added to the course's: each with the id of what comes next."""
+        found = self._all_extra()
+        sizes = [cell_bytes(source) for source, _ in found]
+        small = [size <= limits.CELL_BYTES for size in sizes]
+        if sum(size for size, fits in zip(sizes, small, strict=True) if fits) > limits.CELLS_BYTES:
+            self.notes.append(f"The other cells hold more than {limits.CELLS_BYTES >> 10} kB of code: they were left out.")
+            return []
+        if not all(small):
+            self.notes.append(f"{small.count(False)} of the other cells left out: longer than {limits.CELL_BYTES >> 10} kB.")
+        return [one for one, fits in zip(found, small, strict=True) if fits]
+
+    def _all_extra(self) -> list[tuple[str, str]]:
+        self._following = self._nexts()
         found = []
         for index, cell in enumerate(self._cells):
             if cell.kind != "code" or index in self._taken or not cell.source.strip():
@@ -179,12 +198,12 @@ class _Reader:
                 continue  # the course's own, with or without its id
             given = self._ours.get(cell.id)
             if given is None or cell.id in self._answer_ids:
-                found.append((cell.source, self._again(cell.source) or self._next(index)))
+                found.append((cell.source, self._again(cell.source) or self._following[index]))
             elif cell.id not in self._check_ids and given.kind == "code":
                 added = _added(given.source, cell.source)
                 if added:
                     self.notes.append(f'Cell "{cell.id}" was changed: the imports and functions added to it are kept.')
-                    found.append((added, self._next(index)))
+                    found.append((added, self._following[index]))
         return found
 
     def _again(self, source: str) -> str | None:
@@ -195,15 +214,23 @@ class _Reader:
                 return task.cell
         return None
 
-    def _next(self, index: int) -> str:
-        """The id of the first answer or check cell of the course's that follows."""
-        for later in range(index + 1, len(self._cells)):
-            cell_id = self._taken.get(later) or self._cells[later].id
+    def _nexts(self) -> list[str]:
+        """For each cell, the id of the first answer or check cell of the course's that follows it."""
+        places = self._answer_ids | self._check_ids
+        following, nearest = [], END
+        for index in reversed(range(len(self._cells))):
+            following.append(nearest)
+            cell_id = self._taken.get(index) or self._cells[index].id
             if cell_id is None:
-                cell_id = self._sources.get(_squeezed(self._cells[later].source))
-            if cell_id in self._answer_ids | self._check_ids:
-                return str(cell_id)
-        return END
+                cell_id = self._sources.get(_squeezed(self._cells[index].source))
+            if cell_id in places:
+                nearest = str(cell_id)
+        return following[::-1]
+
+
+def cell_bytes(source: str) -> int:
+    """What a source takes when it is sent, where some characters take six bytes."""
+    return len(json.dumps(source))
 
 
 def _squeezed(source: str) -> str:

@@ -60,20 +60,21 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "swapon": (167, 224),
     "reboot": (169, 142),
 }
-MACHINES = {"x86_64": (0, 0xC000003E, 56), "aarch64": (1, 0xC00000B7, 220)}  # column, the kernel's name for it, clone
+MACHINES = {"x86_64": (0, 0xC000003E, 56, 9), "aarch64": (1, 0xC00000B7, 220, 222)}  # column, kernel's name, clone, mmap
 CLONE3 = 435
 NEW_NAMESPACES = 0x7E020000  # of clone's flags: user, pid, net, ipc, uts, cgroup, mount
+MAP_SHARED = 1  # also set in MAP_SHARED_VALIDATE, not in MAP_PRIVATE
 X32 = 0x40000000  # numbers from here on are another way into x86_64
 
 LOAD, AND, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06  # classic BPF, linux/filter.h
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little-endian
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, FOURTH_ARGUMENT = 0, 4, 16, 40  # offsets in struct seccomp_data, little-endian
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
 def program(machine: str) -> bytes:
     """The filter, as an array of struct sock_filter. Raises KeyError for a machine whose numbers are not known here."""
-    column, architecture, clone = MACHINES[machine]
+    column, architecture, clone, mmap = MACHINES[machine]
     lines = [
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_IF_EQUAL, 1, 0, architecture),
@@ -88,6 +89,12 @@ def program(machine: str) -> bytes:
         if number is not None:
             lines += [(JUMP_IF_EQUAL, 0, 1, number), (RETURN, 0, 0, ERRNO | errno.EPERM)]
     lines += [
+        (JUMP_IF_EQUAL, 0, 5, mmap),  # shared maps, of nothing or of /dev/zero, are memory that no process is seen to hold
+        (LOAD, 0, 0, FOURTH_ARGUMENT),
+        (AND, 0, 0, MAP_SHARED),
+        (JUMP_IF_EQUAL, 0, 1, 0),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, ERRNO | errno.EPERM),
         (JUMP_IF_EQUAL, 1, 0, clone),
         (RETURN, 0, 0, ALLOW),
         (LOAD, 0, 0, FIRST_ARGUMENT),

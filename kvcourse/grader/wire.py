@@ -206,6 +206,7 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self.deadline: float | None = None
+        self.received_bytes = 0  # tensors of the last message
 
     def send(self, value: Any, refer: Refer = only_type) -> None:
         """Raises: WireError (nothing was sent), WireClosed, WireTimeout."""
@@ -223,6 +224,7 @@ class Channel:
         header_bytes, blob_bytes = LENGTHS.unpack(self._exactly(LENGTHS.size))
         if header_bytes > limits.HEADER_BYTES or blob_bytes > limits.FRAME_BYTES:
             raise WireError("a frame that is too large")
+        self.received_bytes = blob_bytes
         return decode(self._exactly(header_bytes), self._exactly(blob_bytes), resolve)
 
     def close(self) -> None:

@@ -255,6 +255,30 @@ def _(notebook: Notebook, folder: Path) -> None:
     extra(notebook, "import os\nx = os._exit(0)")
 
 
+@entry("an annotation that names a class of the course, which another cell imports")
+def _(notebook: Notebook, folder: Path) -> None:
+    extra(notebook, "from kvcourse.cache import GrowingCache")
+    one = answer(notebook, "6.4")
+    one["source"] = "from __future__ import annotations\n" + text(one).replace("n, cache)", "n, cache: GrowingCache)")
+    assert "cache: GrowingCache" in one["source"]
+
+
+@entry("torch overwritten in a later cell")
+def _(notebook: Notebook, folder: Path) -> None:
+    notebook["cells"].append(code("torch = 3", "my-last"))
+
+
+@entry("another name for an earlier answer, used in a later one")
+def _(notebook: Notebook, folder: Path) -> None:
+    at = notebook["cells"].index(answer(notebook, "6.4"))
+    notebook["cells"].insert(at, code("where = my_positions", "my-alias"))
+    one = answer(notebook, "6.4")
+    one["source"] = text(one) + "\n_decode = my_decode\ndef my_decode(*args):\n    where(1, 2)\n    return _decode(*args)\n"
+
+
+odd("display, a timed statement and a byte order mark", lambda source: f"\ufeff%time x = 1\ndisplay(x)\n{source}")
+
+
 # Undeserved credit, tried from the notebook.
 
 
