@@ -157,7 +157,7 @@ def _exercise(target: str) -> "Exercise":
         except UnknownName:
             raise unknown from None
         number = f"{exercise.number:02d}"
-        raise UnknownName(f"{task.name} is a task of exercise {number}. Type: kvcourse check {number}") from None
+        raise UnknownName(f"{task.name} is a task of exercise {number}.", todo=f"Type: kvcourse check {number}") from None
 
 
 def _show(checked: "Checked", quiet: bool) -> None:

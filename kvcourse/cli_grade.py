@@ -1,5 +1,6 @@
 """Every lesson: the command `kvcourse grade`. Knows nothing about grading: it finds, asks, reports and sums up."""
 
+import re
 import secrets
 import signal
 import sys
@@ -44,7 +45,7 @@ def grade(
     seed = secrets.randbelow(2**31) if seed is None else seed
     _say(f"Seed {seed}: with --seed {seed} every answer gets the same inputs again.")
     if left_out:
-        _say(f"Left out, since they are no notebooks: {_names([path.name for path in left_out])}.")
+        _say(f"Left out, since they are no submissions: {_names([path.name for path in left_out])}.")
     try:
         with _terminated_like_interrupted():
             results = _graded(found, seed, jobs, scheduler)
@@ -107,7 +108,7 @@ def _line(text: str) -> str:
     """One line, in which nothing steers the terminal, or a CI system that reads commands from a log (::notice, ##[group])."""
     from kvcourse.grader.report import clean
 
-    return " ".join(clean(text).split()).replace("::", ": :").replace("##[", "# #[")
+    return re.sub(r"([:#])(?=\1)", r"\1 ", " ".join(clean(text).split()))
 
 
 def _names(names: Sequence[str]) -> str:

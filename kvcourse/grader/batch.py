@@ -6,7 +6,7 @@ data (`grade`, in a process pool here or on a cluster), and what went wrong on t
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -27,7 +27,13 @@ class Grader(Protocol):
     @property
     def protections(self) -> tuple[str, ...]: ...
 
-    def grade(self, exercise_file: str, answers: Mapping[str, str | None], extra: Sequence[str]) -> list[TaskResult]: ...
+    def grade(
+        self,
+        exercise_file: str,
+        answers: Mapping[str, str | None],
+        extra: Sequence[str],
+        again: Mapping[str, Sequence[str]] = ...,
+    ) -> list[TaskResult]: ...
 
     def close(self) -> None: ...
 
@@ -42,6 +48,7 @@ class Part:
     exercise: str
     answers: dict[str, str | None]
     extra: tuple[str, ...]
+    again: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see Submission.again
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ def prepare(found: Found) -> Prepared:
             look.append(f"{name}{submission.exercise.file} once more, which does not count; {_where(first, found)} does.")
     faults = [fault for file, fault in refused if not (counted and _is_a_stray(file, found))]
     notes += [f"Not graded: {fault}" for file, fault in refused if counted and _is_a_stray(file, found)]
-    parts = tuple(Part(one.exercise.file, dict(one.answers), tuple(one.extra)) for one in counted.values())
+    parts = tuple(Part(one.exercise.file, dict(one.answers), tuple(one.extra), one.again()) for one in counted.values())
     all_faults = (*([found.fault] if found.fault else []), *faults)
     return Prepared(found.name, parts, (*look, *notes), tuple(look), all_faults)
 
@@ -160,7 +167,7 @@ def grade(prepared: Prepared, grader: Callable[[], Grader], seed: int) -> Submis
     for part in prepared.parts:
         try:
             it = grader()
-            tasks += it.grade(part.exercise, part.answers, part.extra)
+            tasks += it.grade(part.exercise, part.answers, part.extra, **({"again": part.again} if part.again else {}))
             protections = tuple(it.protections)
         except Exception as error:
             faults.append(f"{part.exercise} could not be graded: {told(error, Path(part.exercise))}")

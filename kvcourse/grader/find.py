@@ -1,7 +1,9 @@
-"""Every lesson: which files were handed in, and by whom. Knows nothing about what is in them, and opens none.
+"""Every lesson: which files were handed in, and by whom. Knows nothing about what is in them.
 
 A path is a notebook, a learner's folder of notebooks, or a class: a folder of learners' folders and notebooks, as a learning
 platform, nbgrader (`submitted/`) or GitHub Classroom leaves it. One learner is one submission, whatever number of exercises.
+In doubt it is a class: a submission too many is seen at once, one that is missing is not. A file is opened only to tell a
+learner's second notebook from a second learner's, and what is in it is not understood here.
 """
 
 import os
@@ -19,6 +21,9 @@ NOT_HANDED_IN = {"__pycache__", "node_modules", "site-packages"}
 # Folders of a course's own, in a learner's clone of it. A copy elsewhere counts before theirs, a stub before a solution.
 OUR_STUBS, OUR_SOLUTIONS = {"exercises", "release"}, {"solutions", "sources", "source", "notebooks"}
 OURS = OUR_STUBS | OUR_SOLUTIONS
+NBGRADERS = {"autograded", "feedback", "downloaded"}  # beside its submitted/; never a learner's name
+COPY = r"[ _-]*(copy *\d*|Copy *\d*|\(\d+\)|\d+)"  # what Jupyter, a browser or a person adds to a copy's name
+LOOK_BYTES = 32 << 20  # of a notebook that lies beside another
 DEEPEST = 6  # folders below a learner's
 
 
@@ -33,8 +38,8 @@ class Found:
 
 
 def find_submissions(paths: Iterable[Path], *, but: Path | None = None) -> tuple[list[Found], list[Path]]:
-    """All submissions below the paths, in the order of the paths and of their names; and what was left out, because it is no
-    notebook. `but`: a folder that is no submission, such as the report's.
+    """All submissions below the paths, in the order of the paths and of their names; and what was left out: what is no
+    notebook, and what lies beside submitted/. `but`: a folder that is no submission, such as the report's.
 
     Raises: InputError if there is nothing at all.
     """
@@ -58,7 +63,10 @@ def _look(path: Path, but: Path | None, found: list[Found], left_out: list[Path]
         found.append(_learner(path, but))
     else:
         handed_in = path / "submitted"  # an nbgrader course, or its export
-        for entry in _entries(handed_in if handed_in.is_dir() else path):
+        is_layout = handed_in.is_dir() and not _other_learners(path, handed_in.name)
+        if is_layout:
+            left_out += [entry for entry in _entries(path) if entry.suffix == ".ipynb"]
+        for entry in _entries(handed_in if is_layout else path):
             if entry.is_symlink():
                 found.append(Found(entry.stem, entry, (), f"{entry.name} is a link, which could lead anywhere."))
             elif entry.resolve() == but:
@@ -73,11 +81,37 @@ def _look(path: Path, but: Path | None, found: list[Found], left_out: list[Path]
 
 def _is_learners(folder: Path) -> bool:
     """Does this folder belong to one learner? It does if it is a repository, or if an exercise lies in it or in its work/ under
-    its own name; unless several folders in it hold one: then it is a class."""
-    if not ((folder / ".git").exists() or _holds_exercise(folder) or _holds_exercise(folder / "work")):
-        return False
+    its own name; unless several folders in it hold one, or notebooks of other names have the same exercise: then it is a
+    class."""
+    if not (folder / ".git").exists():
+        if _holds_exercise(folder):
+            if any(_is_another_s(entry) for entry in _entries(folder)):
+                return False
+        elif not _holds_exercise(folder / "work") or _other_learners(folder, "work"):
+            return False
     others = [entry for entry in _entries(folder) if entry.is_dir() and entry.name not in OURS | {"work"}]
     return sum(map(_holds_exercise, others)) < 2
+
+
+def _other_learners(folder: Path, layout: str) -> list[Path]:
+    """The folders with notebooks beside one that has a name of our own or of nbgrader's."""
+    beside = [entry for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink()]
+    names = OURS | NBGRADERS | {layout}
+    return [entry for entry in beside if entry.name not in names and any(_notebooks(entry, None, DEEPEST))]
+
+
+def _is_another_s(file: Path) -> bool:
+    """Does a notebook beside an exercise hold the same exercise, and not under the name that a copy of it gets?"""
+    if file.suffix != ".ipynb" or file.is_symlink() or not file.is_file():
+        return False
+    if any(file.stem == one.file or re.fullmatch(COPY, file.stem.removeprefix(one.file)) for one in EXERCISES):
+        return False
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LOOK_BYTES)
+    except OSError:
+        return False
+    return any(f"def {task.answers}".encode() in text for exercise in EXERCISES for task in exercise.tasks)
 
 
 def _holds_exercise(folder: Path) -> bool:

@@ -28,6 +28,10 @@ LONGEST = 2000  # characters of a message
 # Control characters steer terminals and are no XML; lone surrogates are no UTF-8; the others turn the direction of writing.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+# What a CI system takes for a command when a report is shown in its log: at the start of a line, and Azure's anywhere.
+_COMMAND = re.compile(r"(?m)^([^\S\n]*(?:::|##)[:#]*)|##(?=vso\[|\[)")
+_FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are as wide as an ideograph; spreadsheets take them too
+
 
 def check_folder(folder: Path, *, force: bool = False) -> None:
     """Try whether a report can be written to a folder, new or not, and leave nothing there. With `force`, over an older report.
@@ -93,7 +97,7 @@ def _replace(path: Path, text: str) -> None:
 
 def clean(text: str) -> str:
     """A learner's text without what is not text, and of a length that a person reads."""
-    shown = _UNFIT.sub("\ufffd", text)
+    shown = _COMMAND.sub(lambda found: re.sub(r"([:#])(?=[:#])", r"\1 ", found[0]), _UNFIT.sub("\ufffd", text))
     return shown if len(shown) <= LONGEST else shown[:LONGEST] + " ..."
 
 
@@ -155,8 +159,10 @@ def csv_text(results: Sequence[SubmissionResult]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A spreadsheet runs what begins like a formula. The apostrophe in front says that it is text."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    """A spreadsheet runs what begins like a formula, in a cell that may begin after a semicolon too. The apostrophe in front
+    says that it is text."""
+    text = re.sub(rf";(\s*)(?=[{re.escape(_FORMULA)}])", r";\1'", text)
+    return f"'{text}" if text.startswith(("\t", "\r")) or text.lstrip().startswith(tuple(_FORMULA)) else text
 
 
 def junit_text(results: Sequence[SubmissionResult]) -> str:

@@ -14,16 +14,18 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import kvcourse
 from kvcourse.checks import registry
-from kvcourse.checks.exercise import Exercise, Task
+from kvcourse.checks.exercise import Task
 from kvcourse.errors import SetupError
 from kvcourse.grader import limits
 from kvcourse.grader.results import TaskResult
 from kvcourse.grader.submission import cell_bytes
+
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class JudgeLost(Exception):
@@ -39,13 +41,20 @@ class SealedGrader:
         self._judge: _Judge | None = None
         self._closed = False
 
-    def grade(self, exercise_file: str, answers: Mapping[str, str | None], extra: Sequence[str]) -> list[TaskResult]:
+    def grade(
+        self,
+        exercise_file: str,
+        answers: Mapping[str, str | None],
+        extra: Sequence[str],
+        again: Mapping[str, Sequence[str]] = NOTHING,
+    ) -> list[TaskResult]:
         """answers: task name to the source of the learner's cell, None where there is none. extra: their other cells.
+        again: for a task, those of the other cells that are to have the last word.
 
         Raises: UnknownName; SetupError if no judge or sandbox can be started on this machine.
         """
         exercise = registry.find_exercise(exercise_file)
-        return [self._grade(exercise, task, answers, extra) for task in exercise.tasks]
+        return [self._grade(task, answers, extra, again.get(task.name, ())) for task in exercise.tasks]
 
     def close(self) -> None:
         """For good, and from any thread: a grade that is under way then raises."""
@@ -63,7 +72,7 @@ class SealedGrader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _grade(self, exercise: Exercise, task: Task, answers: Mapping[str, str | None], extra: Sequence[str]) -> TaskResult:
+    def _grade(self, task: Task, answers: Mapping[str, str | None], extra: Sequence[str], again: Sequence[str]) -> TaskResult:
         source = answers.get(task.name)
         if source is None:
             message = f"The answer is missing: no cell defines {task.answers}."
@@ -73,7 +82,7 @@ class SealedGrader:
             return TaskResult(task.name, task.title, 0, task.points, message, "failed")
         told = [text for name, text in answers.items() if name != task.name and text is not None]
         others = [text for text in told if cell_bytes(text) <= limits.CELL_BYTES]
-        request = {"task": task.name, "answer": source, "support": [*extra, *others], "seed": self.seed}
+        request = {"task": task.name, "answer": source, "support": [*extra, *others, *again], "seed": self.seed}
         verdict = self._verdict(request)
         self._note(verdict.get("protections", ()))
         state = verdict["state"]

@@ -47,6 +47,21 @@ class Submission:
         str, ...
     ] = ()  # for each of `extra`, the id of the next answer or check cell in the learner's notebook, or END
 
+    def again(self) -> dict[str, tuple[str, ...]]:
+        """For tasks whose helpers are defined anew further down: the earlier cells, to be read in once more after all others.
+        In the notebook the task's check had run before the later definition was there."""
+        ids = [cell_id for task in self.exercise.tasks for cell_id in (task.cell, task.check_cell)]
+        places = [ids.index(place) if place in ids else len(ids) for place in self.before]
+        cells = list(zip(self.extra, places, map(_names, self.extra), strict=True))
+        found = {}
+        for task in self.exercise.tasks:
+            check = ids.index(task.check_cell)
+            later = {name for _, place, names in cells if place > check for name in names}
+            earlier = tuple(source for source, place, names in cells if place <= check and names & later)
+            if earlier:
+                found[task.name] = earlier
+        return found
+
 
 def read_submission(path: Path, expected: Exercise | None = None) -> Submission:
     """Read a notebook that was handed in. `expected`: the exercise that it must be, if that is known.
@@ -226,6 +241,15 @@ class _Reader:
             if cell_id in places:
                 nearest = str(cell_id)
         return following[::-1]
+
+
+def _names(source: str) -> set[str]:
+    """What a cell defines, as far as it can be read."""
+    tree = parse(source)
+    try:
+        return set() if tree is None else top_level_names(tree.body)
+    except RecursionError:
+        return set()
 
 
 def cell_bytes(source: str) -> int:

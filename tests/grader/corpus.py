@@ -257,7 +257,7 @@ def _(notebook: Notebook, folder: Path) -> None:
 
 @entry("an annotation that names a class of the course, which another cell imports")
 def _(notebook: Notebook, folder: Path) -> None:
-    extra(notebook, "from kvcourse.cache import GrowingCache")
+    extra(notebook, "from kvcourse.caches import GrowingCache")
     one = answer(notebook, "6.4")
     one["source"] = "from __future__ import annotations\n" + text(one).replace("n, cache)", "n, cache: GrowingCache)")
     assert "cache: GrowingCache" in one["source"]

@@ -144,6 +144,31 @@ def test_nothing_to_grade_is_one_error_that_tells_missing_from_empty(tmp_path, p
         find_submissions([tmp_path / path for path in paths])
 
 
+@pytest.mark.parametrize("name", ["submitted", "work"])
+def test_a_learner_s_folder_may_have_a_name_of_ours_and_nobody_is_dropped(tmp_path, name):
+    for one in ("alice", "bob", name):
+        write(tmp_path / one / "deeper" / "mine.ipynb" if one == "alice" else tmp_path / one / f"{FILE}.ipynb")
+    assert sorted(found(tmp_path)) == sorted(["alice", "bob", name])
+
+
+def test_what_lies_beside_nbgrader_s_submitted_is_told(tmp_path):
+    write(tmp_path / "submitted" / "ada" / f"{FILE}.ipynb")
+    write(tmp_path / "autograded" / "ada" / f"{FILE}.ipynb")
+    write(tmp_path / "bob.ipynb")
+    submissions, left_out = find_submissions([tmp_path])
+    assert ([one.name for one in submissions], [path.name for path in left_out]) == (["ada"], ["bob.ipynb"])
+
+
+def test_learners_files_beside_one_with_the_exercise_s_name_are_a_class_and_copies_are_not(tmp_path):
+    for name in ("alice", "bob", FILE):
+        write(tmp_path / "flat" / f"{name}.ipynb")
+    assert list(found(tmp_path / "flat")) == [FILE, "alice", "bob"]
+    assert list(found(tmp_path)) == ["flat"]
+    for name in (FILE, f"{FILE}-Copy1", f"{FILE} (1)", f"{FILE} copy 2"):
+        write(tmp_path / "one" / f"{name}.ipynb")
+    assert list(found(tmp_path / "one")) == ["one"]
+
+
 # Which of several files counts
 
 
@@ -400,8 +425,11 @@ def processes_of(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
+STOPS = [signal.SIGINT, signal.SIGKILL, *([signal.SIGTERM] if os.environ.get("KVCOURSE_FULL") == "1" else [])]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the sealed grader is for Linux and macOS")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", STOPS)
 def test_a_grading_that_is_stopped_leaves_no_process_and_no_report(tmp_path, how):
     endless = "def my_mask(past, T):\n    while True:\n        pass"
     for number in range(4):

@@ -16,7 +16,7 @@ from cohort import FILE, notebook, solved
 from kvcourse import cli_grade
 from kvcourse.cli import main
 from kvcourse.errors import InputError
-from kvcourse.grader import page
+from kvcourse.grader import page, report
 from kvcourse.grader.report import check_folder, clean, csv_text, json_text, junit_text, record, write_reports
 from kvcourse.grader.results import SubmissionResult, TaskResult
 from kvcourse.viz import style
@@ -206,10 +206,30 @@ def test_a_long_message_is_cut():
     assert len(clean("x" * 100_000)) < 2100 and clean("short") == "short"
 
 
-@pytest.mark.parametrize("text", ["a\n::notice title=Autograding complete::Points 10/10", "a ##[notice]b", "\x1b[2Ja"])
+@pytest.mark.parametrize(
+    "text",
+    ["a\n::notice title=Autograding complete::Points 10/10", "a ##[notice]b", "\x1b[2Ja", ":::error::x", "###[x] ##vso[y]"],
+)
 def test_a_message_steers_neither_a_terminal_nor_a_ci_system(text):
     line = cli_grade._line(text)
-    assert "::" not in line and "##[" not in line and "\x1b" not in line and "\n" not in line
+    assert "::" not in line and "##" not in line and "\x1b" not in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "text", [":::error::x", "a\n  ::notice::b", "##vso[task]x", "a ##vso[task]x", "\n###[group]x", "b ##[x]"]
+)
+def test_no_line_of_a_report_is_a_command_to_a_ci_system(text):
+    assert not re.search(r"(?m)^\s*(::|##)|##vso\[|##\[", clean(text))
+    assert clean("x[::2] # a ## b") == "x[::2] # a ## b"
+
+
+FORMULAS = ["=1", " \u00a0=1", "\uff1d1", "\uff0b1", "@x", "\t-1", "a;=1", "a; \uff201"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_of_the_table_is_a_formula_however_it_is_hidden(text):
+    assert not re.search(r"(^|;)\s*[=+\-@\uff1d\uff0b\uff0d\uff20]", report._cell(text))
+    assert report._cell("a - b; c = d") == "a - b; c = d"
 
 
 def test_a_report_replaces_the_one_before_and_a_crash_leaves_it_whole(tmp_path, monkeypatch):

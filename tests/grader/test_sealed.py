@@ -153,12 +153,12 @@ SHARED = (
     "import mmap\n"
     "def probe(flags, path):\n"
     "    file = os.open(path, os.O_RDWR | os.O_CREAT) if path else -1\n"
-    "    if path == '/tmp/x': os.truncate(path, 1 << 20)\n"
+    "    if path == 'file': os.truncate(path, 1 << 20)\n"
     "    return mmap.mmap(file, 1 << 20, flags)[:1]\n"
 )
 
 
-@pytest.mark.parametrize(("flags", "path"), [(0x21, ""), (0x01, "/dev/zero"), (0x01, "/tmp/x"), (0x03, "/tmp/x")])
+@pytest.mark.parametrize(("flags", "path"), [(0x21, ""), (0x01, "/dev/zero"), (0x01, "file"), (0x03, "file")])
 def test_memory_that_no_process_is_seen_to_hold_cannot_be_had(worker, flags, path):
     if not LINUX:
         pytest.skip("system calls are filtered on Linux; elsewhere the report says what is not held")
@@ -173,7 +173,7 @@ def test_private_memory_and_torch_work_without_shared_memory(worker):
     value = worker(
         "import threading, numpy\n"
         "def probe(x):\n"
-        "    torch.save(x, '/tmp/x'); y = torch.load('/tmp/x', mmap=True)\n"
+        "    torch.save(x, 'file'); y = torch.load('file', mmap=True)\n"
         "    thread = threading.Thread(target=lambda: torch.rand(9).sort()); thread.start(); thread.join()\n"
         "    layer = torch.nn.Linear(300, 300, bias=False); layer(y).sum().backward()\n"
         "    out = torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])[0]\n"
@@ -477,6 +477,30 @@ def test_the_judge_says_what_the_notebook_s_check_says(sealed):
     here = judge(task.name, task.title, registry.properties_of(task), LocalAnswer(namespace["my_mask"], "my_mask"), SEED)
     there = sealed.grade("06", {"6.2": source}, [])[1]
     assert (there.message, there.broken, there.state) == (here.message, here.broken, here.state)
+
+
+def test_a_huge_result_is_broken_before_anything_is_made_of_it(sealed):
+    start = time.monotonic()
+    huge = "def my_positions(past, T):\n    return torch.full((1 << {},), -(1 << 62))"
+    for bits, words in ((22, "returned too much: 32 MiB, the limit is 4"), (18, "262144 numbers")):
+        got = sealed.grade("06_kv_cache", {"6.3": huge.format(bits)}, [])[2]
+        assert got.state == "failed" and len(got.message) <= 600
+        assert words in got.message
+    assert time.monotonic() - start < 20
+
+
+def test_a_huge_answer_costs_its_own_task_and_huge_other_cells_none(sealed):
+    answers = dict(SOLUTIONS) | {"6.2": f"# {'x' * 4_300_000}\n{SOLUTIONS['6.2']}"}
+    got = {one.name: one for one in sealed.grade("06_kv_cache", answers, [f"big = '{'x' * 4_300_000}'"])}
+    assert "too long" in got["6.2"].message
+    assert [one.name for one in got.values() if one.points] == ["6.1", "6.3", "6.4"]
+
+
+def test_the_cells_that_are_to_have_the_last_word_have_it(sealed):
+    first, second = ("def span(a, b):\n    return torch.arange(a, b)", "def span(a, b):\n    return None")
+    answers = {"6.3": "def my_positions(past, T):\n    return span(past, past + T)"}
+    assert sealed.grade("06_kv_cache", answers, [first, second])[2].points == 0
+    assert sealed.grade("06_kv_cache", answers, [first, second], {"6.3": (first,)})[2].points == 1
 
 
 def test_the_same_seed_gives_the_same_results():

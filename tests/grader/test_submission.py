@@ -5,13 +5,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from kvcourse.checks import cells as cells_module
 from kvcourse.checks.cells import canonical_notebook, defines, without_magics
 from kvcourse.checks.registry import find_exercise
 from kvcourse.errors import SubmissionError
+from kvcourse.grader import limits
 from kvcourse.grader import submission as module
 from kvcourse.grader.merge import EXTRA, merge
 from kvcourse.grader.submission import END, read_submission
@@ -284,6 +287,52 @@ def test_what_a_source_defines_is_read_and_never_run(source, answer):
 def test_magics_do_nothing_and_python_is_left_alone():
     assert without_magics("def f():\n    %time x\n    !ls") == "def f():\n    pass  # %time x\n    pass  # !ls"
     assert without_magics("x = (7\n%3)") == "x = (7\n%3)"
+
+
+LONG = " " * 300_000
+
+
+@pytest.mark.parametrize("source", [f"{LONG}x\n!a", f"{LONG}?\n!a", f"f{LONG}\n!a", f"%{LONG}x"])
+def test_white_space_without_end_takes_no_time(source):
+    start = time.process_time()
+    without_magics(source)
+    assert not defines(source, "my_mask")
+    assert time.process_time() - start < 1
+
+
+def test_many_cells_are_read_in_no_time_and_too_many_are_refused(notebook, read):
+    strip_ids(notebook)
+    notebook["cells"] += [code(f"x{number} = {number}") for number in range(module.LIMIT_CELLS - len(notebook["cells"]))]
+    start = time.process_time()
+    assert len(read(notebook).extra) == module.LIMIT_CELLS - len(CANONICAL["cells"])
+    assert time.process_time() - start < 3
+    notebook["cells"].append(code("y = 1"))
+    with pytest.raises(SubmissionError, match="is too long"):
+        read(notebook)
+
+
+def test_long_outputs_are_read_and_a_file_of_empty_lists_is_refused(notebook, read, monkeypatch):
+    monkeypatch.setattr(cells_module, "FEW_BYTES", 1000)
+    monkeypatch.setattr(cells_module, "LIMIT_VALUES", 5000)
+    text = json.dumps(notebook)
+    assert read(text.replace('"outputs": []', '"outputs": ["' + '[],\\\\\\"{' * 10_000 + '"]', 1)).answers
+    with pytest.raises(SubmissionError, match="is too large"):
+        read(text.replace('"outputs": []', '"outputs": [' + "[]," * 10_000 + "[]]", 1))
+
+
+def test_a_huge_cell_is_left_out_with_a_note_and_costs_no_other(notebook, read):
+    insert(notebook, "answer-mask", code(f"big = '{'x' * limits.CELL_BYTES}'"), code("def span(a):\n    return a"))
+    got = read(notebook)
+    assert got.extra == ("def span(a):\n    return a",) and len(got.before) == 1 and "1 of the other cells" in got.notes[0]
+    insert(notebook, "answer-mask", *[code(f"big = '{'x' * 200_000}'") for _ in range(6)])
+    assert read(notebook).extra == () and "left out" in read(notebook).notes[0]
+
+
+def test_a_helper_that_is_defined_anew_has_its_first_meaning_in_the_tasks_before(notebook, read):
+    first, second = "def span(a):\n    return 1", "def span(a):\n    return 2"
+    insert(notebook, "answer-mask", code(first), code("def other():\n    return 0"))
+    insert(notebook, "answer-decode", code(second))
+    assert read(notebook).again() == {"6.2": (first,), "6.3": (first,)}
 
 
 def test_reading_submissions_imports_neither_torch_nor_nbformat():

@@ -21,10 +21,10 @@ def goes_on_where_the_past_ended(answer: Answer, draw: Draw) -> None:
     for past in (6, draw.integer(1, 5), draw.integer(7, 99)):
         got = stand(answer, past, 1)
         expect(got != [0], f"With {past} cached, the next token was put at position 0: positions restart at every call.")
-        expect(len(got) == 1, f"One position for each new token: with {past} cached and 1 new, expected one number; got {few(got)}.")
-        expect(
-            got == [past], f"With {past} cached, the next token stands at {past}, since the first stands at 0; yours at {got[:1]}."
-        )
+        one = f"One position for each new token: with {past} cached and 1 new, expected one number"
+        expect(len(got) == 1, f"{one}; got {few(got)}.")
+        right = f"With {past} cached, the next token stands at {past}, since the first stands at 0"
+        expect(got == [past], f"{right}; yours at {got}.")
 
 
 def gives_each_new_token_its_own(answer: Answer, draw: Draw) -> None:
