@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kvcourse.errors import SetupError
 
@@ -51,12 +52,12 @@ class Walls:
     folder: tempfile.TemporaryDirectory[str] | None = None  # to be cleaned up after the zygote
 
 
-def closure(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
+def closure(names: Iterable[str]) -> dict[str, Any]:
     """The distributions that hold these modules, with all that they require on this machine and do not leave to an extra."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    found: dict[str, importlib.metadata.Distribution] = {}
+    found: dict[str, Any] = {}  # distributions: importlib.metadata's, or its backport's where some library has loaded that
     waiting = list(names)
     while waiting:
         name = canonicalize_name(waiting.pop())
@@ -64,7 +65,7 @@ def closure(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
             continue
         try:
             distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
+        except ModuleNotFoundError:  # what both raise
             continue  # required for another system, or not installed: then importing it fails inside as outside
         found[name] = distribution
         for line in distribution.requires or []:
@@ -74,7 +75,7 @@ def closure(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
     return found
 
 
-def top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+def top_level(distribution: Any) -> Iterator[tuple[str, Path]]:
     """(name, path) of what a distribution puts into site-packages: modules, packages, its metadata."""
     seen = set()
     for file in distribution.files or []:
