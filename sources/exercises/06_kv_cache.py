@@ -18,8 +18,8 @@
 #
 # **You need** Python and lesson 06, or lesson 01 and the next three cells. About 40 minutes.
 #
-# Replace each `raise NotImplementedError(...)`, run your cell, then run the check under it. A check calls your function with many
-# inputs, fixed and random ones, prints one line when all is well, and otherwise says what is wrong.
+# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
+# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A language model is a stack of layers. In each layer every token gets three vectors: a query `q`,

@@ -56,3 +56,10 @@ def test_ratios_are_taken_round_by_round():
 
 def test_the_bandwidth_is_that_of_a_memory():
     assert 1e8 < read_bandwidth(megabytes=16, runs=2) < 1e13
+
+
+def test_all_prompts_together_are_compared_by_the_sum_of_their_times():
+    slow, fast = decode.BASE, "other"
+    seconds = ((slow, [3.0, 4.0]), (slow, [1.0, 2.0]), (fast, [1.0, 1.0]), (fast, [1.0, 2.0]))
+    results = [result(engine, taken, [1]) for engine, taken in seconds]
+    assert decode.whole(results) == {slow: [1.0, 1.0], fast: [2.0, 2.0]}
