@@ -9,6 +9,9 @@ export PYTHON
 # Threads that wait for each other must sleep: on a machine that does something else too, spinning ones make PyTorch ten times slower.
 export OMP_WAIT_POLICY ?= passive
 
+# Tests of one file, and cells of one notebook, stay together; files run side by side.
+SPREAD := -n 2 --dist loadscope
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two set-ups at once would write into the same .venv
 .PHONY: help lab fetch test test-all check notebooks clean setup-lab setup-test
@@ -25,10 +28,10 @@ fetch: setup-lab ## get the real model (SmolLM2-135M-Instruct), once
 	@$(BIN)/kvcourse fetch smollm2
 
 test: setup-test fetch ## run the tests and every notebook (under 15 minutes)
-	$(BIN)/python -m pytest --nbval --nbval-current-env tests notebooks solutions
+	$(BIN)/python -m pytest $(SPREAD) --nbval --nbval-current-env tests notebooks solutions
 
 test-all: setup-test fetch ## the same with the full counts
-	KVCOURSE_FULL=1 $(BIN)/python -m pytest --nbval --nbval-current-env tests notebooks solutions
+	KVCOURSE_FULL=1 $(BIN)/python -m pytest $(SPREAD) --nbval --nbval-current-env tests notebooks solutions
 
 check: setup-test ## formatting, lint, types and structure
 	$(BIN)/ruff format --check

@@ -48,6 +48,20 @@ def attend(
     return out.view(B, H, T, D)
 
 
+def split_heads(x: Float[Tensor, "B T HD"], n_head: int) -> Float[Tensor, "B H T D"]:
+    """Each token's numbers, cut into n_head heads: a view. Of one token nothing moves, so one view will do."""
+    B, T, HD = x.shape
+    if T == 1:
+        return x.view(B, n_head, 1, HD // n_head)
+    return x.view(B, T, n_head, HD // n_head).transpose(1, 2)
+
+
+def join_heads(z: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T HD"]:
+    """The heads of each token side by side again."""
+    B, _, T, _ = z.shape
+    return z.reshape(B, 1, -1) if T == 1 else z.transpose(1, 2).reshape(B, T, -1)
+
+
 def attention_pattern(
     q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H_kv S D"], mask: Bool[Tensor, "..."] | None = None
 ) -> tuple[Float[Tensor, "B H T S"], Float[Tensor, "B H T S"]]:

@@ -22,7 +22,7 @@ from kvcourse.hf_folder import INDEX, WEIGHTS, read_json, refuse_foreign, replac
 from kvcourse.models.base import CausalLM
 from kvcourse.models.gpt import GPT
 from kvcourse.models.llama import Llama
-from kvcourse.tiny import make_tiny
+from kvcourse.tiny import TINY_SHAPE, TINY_WEIGHTS, tiny_tokenizer
 from kvcourse.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["load_model", "save_model"]
@@ -47,7 +47,7 @@ def load_model(
     """
     path = Path(name_or_path).expanduser()
     if name_or_path == "tiny":
-        parts: Parts = make_tiny()
+        parts: Parts = TINY_SHAPE, _read_safetensors(TINY_WEIGHTS), tiny_tokenizer()
     elif name_or_path in SOURCES:
         parts = _read_folder(model_folder(str(name_or_path)))
     elif path.is_dir():

@@ -1,8 +1,20 @@
 """Lesson 04: every named activation of one forward pass. Knows nothing about how a model computes them: it listens.
 
-Names are TransformerLens's without "hook_": blocks.0.resid_pre, blocks.0.attn.q, .k, .v, .scores, .pattern, .z,
-blocks.0.attn_out, blocks.0.resid_mid, blocks.0.mlp_out, blocks.0.resid_post; embed, pos_embed (learned positions only),
-ln_final, logits. q and k are as attention uses them: rotated, where positions are rotary.
+In the order in which they are computed, tokens (B, T) in:
+
+    embed, pos_embed (learned positions only)                              (B, T, C)
+    blocks.0.resid_pre, .ln1                                               (B, T, C)
+    blocks.0.attn.q; .k, .v                                                (B, H, T, D); (B, H_kv, T, D)
+    blocks.0.attn.scores, .pattern                                         (B, H, T, S)
+    blocks.0.attn.z                                                        (B, H, T, D)
+    blocks.0.attn_out, .resid_mid, .ln2                                    (B, T, C)
+    blocks.0.mlp.pre, .pre_linear (a gated MLP only), .post                (B, T, F)
+    blocks.0.mlp_out, .resid_post                                          (B, T, C)
+    ln_final, logits                                                       (B, T, C), (B, T, V)
+
+The names are TransformerLens's without "hook_", with three exceptions. What a norm returns goes by the norm's name: ln1, ln2,
+ln_final (there ln1.hook_normalized, which for an RMSNorm is taken before its weight is multiplied in). attn.scores is its
+attn.hook_attn_scores. And q and k are as attention uses them: where positions are rotary, its hook_rot_q and hook_rot_k.
 """
 
 import difflib

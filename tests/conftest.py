@@ -20,7 +20,7 @@ import torch  # noqa: E402
 
 FULL = os.environ.get("KVCOURSE_FULL") == "1"  # make test-all
 
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)  # two processes share the cores already
 # CI always tries the same examples, so that it fails for a change and never by chance; at a desk new ones are tried.
 hypothesis.settings.register_profile("default", max_examples=200, deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.register_profile("full", max_examples=5000, deadline=None)

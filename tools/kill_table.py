@@ -14,12 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from kvcourse.checks.base import Verdict, judge
 from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.checks.local import LocalAnswer
-from kvcourse.checks.registry import EXERCISES, properties_of
+from kvcourse.checks.registry import EXERCISES, find_task, properties_of
 from tools.notebooks.source import Source
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +45,8 @@ def mutants_of(root: Path, exercise: Exercise) -> Mapping[str, Mutants]:
 
 def defined(task: Task, source: str) -> Callable[..., Any]:
     """The function that an answer's source defines."""
-    names: dict[str, Any] = {"torch": torch}
+    names: dict[str, Any] = {}
+    exec(find_task(task.name)[0].preamble, names)
     exec(source, names)
     return names[task.answers]
 

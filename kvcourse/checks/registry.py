@@ -4,11 +4,12 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kvcourse.checks import ex06
+from kvcourse.checks import ex02, ex03, ex04, ex05, ex06
 from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.errors import UnknownName
 
-EXERCISES: tuple[Exercise, ...] = (ex06.EXERCISE,)  # in the order of the lessons
+# In the order of the lessons.
+EXERCISES: tuple[Exercise, ...] = (ex02.EXERCISE, ex03.EXERCISE, ex04.EXERCISE, ex05.EXERCISE, ex06.EXERCISE)
 
 
 def find_exercise(name: str) -> Exercise:

@@ -1,8 +1,8 @@
 """Every lesson: the process inside the sandbox that starts workers. Knows nothing about answers, checks or the package.
 
-The zygote imports torch, computes nothing, and forks a worker per task; so a worker starts in milliseconds, and nothing that an
-answer does outlives it. A worker gives up what it does not need (`confine`), then does as the judge says (`serve`). Mounted
-in the sandbox, without the package.
+The zygote imports torch, computes next to nothing, and forks a worker per task; so a worker starts in milliseconds, and
+nothing that an answer does outlives it. A worker gives up what it does not need (`confine`), then does as the judge says
+(`serve`). Mounted in the sandbox, without the package.
 """
 
 import contextlib
@@ -162,6 +162,7 @@ def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    torch.zeros(8, dtype=torch.float16).float()  # torch looks up the processor at its first such conversion; later it cannot
     own_user = confine.become(int(arguments[2]))
     confine.adopt_orphans()
     Zygote(control, in_sandbox=arguments[1] == "1", own_user=own_user).run()

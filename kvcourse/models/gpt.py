@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from kvcourse.attention import attend
+from kvcourse.attention import attend, join_heads, split_heads
 from kvcourse.caches.base import KVCache, Plan
 from kvcourse.config import GPTConfig
 from kvcourse.models.base import CausalLM
@@ -30,28 +30,33 @@ class Attention(Part):
         self.c_proj = Conv1D(config.n_embd, config.n_embd)
 
     def forward(self, x: Float[Tensor, "B T C"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
-        B, T, C = x.shape
-        q, k, v = self.c_attn(x).view(B, T, 3, self.n_head, -1).permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, T, D) each
-        for name, new in (("q", q), ("k", k), ("v", v)):
-            probe(self.layer, f"attn.{name}", new)
+        q, k, v = split_heads(self.c_attn(x), 3 * self.n_head).chunk(3, dim=1)  # (B, H, T, D) each
+        probe(self.layer, "attn.q", q)
+        probe(self.layer, "attn.k", k)
+        probe(self.layer, "attn.v", v)
         if cache is not None:
             k, v = cache.append(self.layer, k, v)  # (B, H, S, D): the past and these
         probe(self.layer, "attn.attended", k)
         z = attend(q, k, v, plan.mask)  # (B, H, T, D)
         probe(self.layer, "attn.z", z)
-        return self.c_proj(z.transpose(1, 2).reshape(B, T, C))
+        return self.c_proj(join_heads(z))
 
 
 class MLP(Part):
     """Two linear maps with a bend between them, for each token on its own."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig, layer: int | None = None) -> None:
         super().__init__()
+        self.layer = layer  # None: on its own, in no block
         self.c_fc = Conv1D(config.n_embd, config.n_inner)
         self.c_proj = Conv1D(config.n_inner, config.n_embd)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+        hidden = self.c_fc(x)  # (B, T, F)
+        probe(self.layer, "mlp.pre", hidden)
+        hidden = F.gelu(hidden, approximate="tanh")
+        probe(self.layer, "mlp.post", hidden)
+        return self.c_proj(hidden)
 
 
 class Block(Part):
@@ -63,15 +68,19 @@ class Block(Part):
         self.ln_1 = LayerNorm(config.n_embd, eps=config.norm_eps)
         self.attn = Attention(config, layer)
         self.ln_2 = LayerNorm(config.n_embd, eps=config.norm_eps)
-        self.mlp = MLP(config)
+        self.mlp = MLP(config, layer)
 
     def forward(self, x: Float[Tensor, "B T C"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
         probe(self.layer, "resid_pre", x)
-        attn_out = self.attn(self.ln_1(x), plan, cache)
+        normed = self.ln_1(x)
+        probe(self.layer, "ln1", normed)
+        attn_out = self.attn(normed, plan, cache)
         probe(self.layer, "attn_out", attn_out)
         x = x + attn_out
         probe(self.layer, "resid_mid", x)
-        mlp_out = self.mlp(self.ln_2(x))
+        normed = self.ln_2(x)
+        probe(self.layer, "ln2", normed)
+        mlp_out = self.mlp(normed)
         probe(self.layer, "mlp_out", mlp_out)
         x = x + mlp_out
         probe(self.layer, "resid_post", x)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from kvcourse.attention import attend
+from kvcourse.attention import attend, join_heads, split_heads
 from kvcourse.caches.base import KVCache, Plan
 from kvcourse.config import LlamaConfig
 from kvcourse.errors import CacheMismatch
@@ -35,25 +35,26 @@ class Attention(Part):
         self.qkv = Packed(self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Float[Tensor, "B T C"], angles: Angles, plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
-        B, T, _ = x.shape
-        qkv = self.qkv(x).view(B, T, self.H + 2 * self.H_kv, self.D).transpose(1, 2)  # (B, H + 2 H_kv, T, D)
+        qkv = split_heads(self.qkv(x), self.H + 2 * self.H_kv)  # (B, H + 2 H_kv, T, D)
         qk, v = qkv.split((self.H + self.H_kv, self.H_kv), dim=1)
         q, k = rotate(qk, *angles).split((self.H, self.H_kv), dim=1)  # (B, H, T, D), (B, H_kv, T, D)
-        for name, new in (("q", q), ("k", k), ("v", v)):
-            probe(self.layer, f"attn.{name}", new)
+        probe(self.layer, "attn.q", q)
+        probe(self.layer, "attn.k", k)
+        probe(self.layer, "attn.v", v)
         if cache is not None:
             k, v = cache.append(self.layer, k, v)  # (B, H_kv, S, D): the past and these
         probe(self.layer, "attn.attended", k)
         z = attend(q, k, v, plan.mask)  # (B, H, T, D)
         probe(self.layer, "attn.z", z)
-        return linear(z.transpose(1, 2).reshape(B, T, -1), self.o_proj.weight)
+        return linear(join_heads(z), self.o_proj.weight)
 
 
 class MLP(Part):
     """SwiGLU: one half of the hidden units decides how much of the other half passes. Gate and up are one product."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig, layer: int | None = None) -> None:
         super().__init__()
+        self.layer = layer  # None: on its own, in no block
         self.gate_proj = nn.Linear(config.n_embd, config.n_inner, bias=False)
         self.up_proj = nn.Linear(config.n_embd, config.n_inner, bias=False)
         self.down_proj = nn.Linear(config.n_inner, config.n_embd, bias=False)
@@ -61,7 +62,11 @@ class MLP(Part):
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         gate, up = self.gate_up(x).chunk(2, dim=-1)  # (B, T, F) each
-        return linear(F.silu(gate) * up, self.down_proj.weight)
+        probe(self.layer, "mlp.pre", gate)
+        probe(self.layer, "mlp.pre_linear", up)
+        hidden = F.silu(gate) * up
+        probe(self.layer, "mlp.post", hidden)
+        return linear(hidden, self.down_proj.weight)
 
 
 class Block(Part):
@@ -73,15 +78,19 @@ class Block(Part):
         self.input_layernorm = nn.RMSNorm(config.n_embd, eps=config.norm_eps)
         self.self_attn = Attention(config, layer)
         self.post_attention_layernorm = nn.RMSNorm(config.n_embd, eps=config.norm_eps)
-        self.mlp = MLP(config)
+        self.mlp = MLP(config, layer)
 
     def forward(self, x: Float[Tensor, "B T C"], angles: Angles, plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
         probe(self.layer, "resid_pre", x)
-        attn_out = self.self_attn(self.input_layernorm(x), angles, plan, cache)
+        normed = self.input_layernorm(x)
+        probe(self.layer, "ln1", normed)
+        attn_out = self.self_attn(normed, angles, plan, cache)
         probe(self.layer, "attn_out", attn_out)
         x = x + attn_out
         probe(self.layer, "resid_mid", x)
-        mlp_out = self.mlp(self.post_attention_layernorm(x))
+        normed = self.post_attention_layernorm(x)
+        probe(self.layer, "ln2", normed)
+        mlp_out = self.mlp(normed)
         probe(self.layer, "mlp_out", mlp_out)
         x = x + mlp_out
         probe(self.layer, "resid_post", x)

@@ -12,10 +12,30 @@ _PLACES = {
     "show_diff": "kvcourse.viz.source",
     "plot_next_tokens": "kvcourse.viz.plots",
     "draw_signed": "kvcourse.viz.plots",
+    "plot_attention": "kvcourse.viz.attention_plots",
+    "plot_projection": "kvcourse.viz.projection",
+    "LiveCurve": "kvcourse.viz.training_plot",
     "cache_stepper": "kvcourse.viz.widgets",
     "next_token_explorer": "kvcourse.viz.widgets",
+    "model_map": "kvcourse.viz.model_map_widget",
+    "attention_viewer": "kvcourse.viz.attention_widget",
+    "plot_passes": "kvcourse.viz.work_plots",
+    "plot_counts": "kvcourse.viz.work_plots",
+    "plot_reach": "kvcourse.viz.work_plots",
+    "plot_seconds": "kvcourse.viz.work_plots",
 }
-_MODULES = ("moments", "plots", "recording", "source", "stepper", "style", "widgets")
+_MODULES = (
+    "moments",
+    "plots",
+    "projection",
+    "recording",
+    "source",
+    "stepper",
+    "style",
+    "training_plot",
+    "widgets",
+    "work_plots",
+)
 
 __all__ = [*_PLACES, *_MODULES]
 

@@ -8,7 +8,7 @@ import asyncio
 import functools
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets
@@ -102,6 +102,79 @@ def quick_png(figure: Figure) -> bytes:
     with style.use():
         figure.savefig(buffer, format="png", dpi=1.5 * style.DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
     return buffer.getvalue()
+
+
+class Clickable:
+    """A picture with an invisible button over each of its parts: a click chooses one, and so do Tab and Enter."""
+
+    def __init__(self, spots: Mapping[Any, tuple[float, float, float, float]], on_click: Callable[[Any], None]) -> None:
+        """spots: (left, top, width, height) of each part, as shares of the picture."""
+        self.picture = ipywidgets.Image(format="png", layout={"width": "100%", "height": "auto"})
+        self.buttons = {key: ipywidgets.Button() for key in spots}
+        rules = ipywidgets.HTML(layout={"display": "none"})
+        self.widget = ipywidgets.Box([self.picture, *self.buttons.values(), rules], layout={"overflow": "visible"})
+        name = f"{LIVE}-{self.widget.model_id}"
+        self.widget.add_class(name)
+        lines = [line.replace("HERE", f".{name}") for line in _SPOT_RULES]
+        for number, (key, place) in enumerate(spots.items()):
+            self.buttons[key].add_class(f"spot-{number}")
+            self.buttons[key].on_click(lambda _, key=key: on_click(key))
+            sides = zip(("left", "top", "width", "height"), place, strict=True)
+            lines.append(f".{name} .spot-{number}{{{';'.join(f'{side}:{share:.3%}' for side, share in sides)}}}")
+        rules.value = f"<style>{''.join(lines)}</style>"
+
+    def show(self, png: bytes, titles: Mapping[Any, str], chosen: Sequence[Hashable] = ()) -> None:
+        """titles: what each button is called, for a pointer that rests on it and for screen readers. chosen: to be framed."""
+        if self.picture.value != png:
+            self.picture.value = png
+        for key, button in self.buttons.items():
+            button.tooltip = titles[key]
+            (button.add_class if key in chosen else button.remove_class)("chosen")
+
+
+def choice(label: str, options: Sequence[tuple[str, Any]], tooltip: str, width: str, changed: Callable[..., None]) -> Any:
+    """A drop-down list: arrow keys move through it."""
+    box = ipywidgets.Dropdown(options=options, description=label, tooltip=tooltip, layout={"width": width})
+    box.observe(changed, "value")
+    return box
+
+
+def switch(label: str, tooltip: str, changed: Callable[..., None]) -> Any:
+    """A button that stays down."""
+    box = ipywidgets.ToggleButton(description=label, tooltip=tooltip, layout={"width": "auto"})
+    box.observe(changed, "value")
+    return box
+
+
+def slider(label: str, last: int, tooltip: str, changed: Callable[..., None]) -> Any:
+    """From 0 to `last`: arrow keys move it."""
+    box = ipywidgets.IntSlider(max=last, description=label, tooltip=tooltip, layout={"width": "22em"})
+    box.observe(changed, "value")
+    return box
+
+
+def row(*parts: Any) -> Any:
+    """Side by side, and below each other where the page is narrow."""
+    return ipywidgets.HBox(parts, layout={"flex_flow": "row wrap", "overflow": "visible"})
+
+
+def column(*parts: Any, width_px: int | None = None) -> Any:
+    """Below each other. `width_px`: at most; where the page is narrow, a column shrinks to three quarters before it moves."""
+    size = (
+        {"flex": "1 1 100%"}
+        if width_px is None
+        else {"flex": f"{width_px} 1 {0.75 * width_px:.0f}px", "max_width": f"{width_px}px"}
+    )
+    return ipywidgets.VBox(parts, layout={**size, "overflow": "visible"})
+
+
+def image() -> Any:
+    return ipywidgets.Image(format="png", layout={"max_width": "100%", "height": "auto"})
+
+
+def spoken() -> Any:
+    """A line of HTML; what changes in it is read out where it is marked as a status."""
+    return ipywidgets.HTML(layout={"width": "auto"})
 
 
 def cache_stepper(
@@ -251,5 +324,14 @@ def _word_controls(compare: _Comparison, words: Sequence[str]) -> ipywidgets.VBo
     return ipywidgets.VBox([ipywidgets.HBox([field, *buttons], layout={"flex_flow": "row wrap"}), picture, spoken])
 
 
+_SPOT_RULES = (
+    "HERE{position:relative}",
+    "HERE img{margin:0;display:block}",
+    "HERE .jupyter-button{position:absolute;margin:0;padding:0;min-width:0;background:transparent!important;"
+    "border:0;border-radius:5px;cursor:pointer}",
+    f"HERE .jupyter-button:hover{{outline:2px solid {style.MUTED}}}",
+    f"HERE .jupyter-button.chosen{{outline:3px solid {style.INK}}}",
+    "HERE .jupyter-button:focus-visible{outline:3px dashed #B3261E;outline-offset:2px}",
+)
 # For screen readers only: the picture says the same to the eye.
 _FOR_READERS = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"

@@ -25,7 +25,7 @@ from kvcourse import GrowingCache, attend, causal_mask, generate, load_model, tr
 from kvcourse.caches.base import Plan
 from kvcourse.viz import show_diff, show_source
 
-tiny = load_model("tiny", dtype=torch.float64)  # four layers, untrained, 64 bits: rounding cannot hide a fault
+tiny = load_model("tiny", dtype=torch.float64)  # four layers, 64 bits: rounding cannot hide a fault
 smollm2 = load_model("smollm2")  # the real one: thirty layers, 32 bits
 
 # %% [markdown] id="ask"

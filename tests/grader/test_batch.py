@@ -17,7 +17,7 @@ import pytest
 from cohort import FILE, make_cohort, notebook, solved
 from fake import DeadlyGrader, FakeGrader
 
-from kvcourse.checks.registry import EXERCISES
+from kvcourse.checks.registry import find_exercise
 from kvcourse.errors import InputError, SetupError
 from kvcourse.grader.batch import grade_all
 from kvcourse.grader.find import find_submissions
@@ -25,7 +25,8 @@ from kvcourse.grader.pool import in_threads
 from kvcourse.grader.report import write_reports
 
 ROOT = Path(__file__).resolve().parents[2]
-TASKS = [task.name for task in EXERCISES[0].tasks]
+EXERCISE = find_exercise(FILE)
+TASKS = [task.name for task in EXERCISE.tasks]
 
 
 @pytest.fixture(autouse=True)
@@ -205,14 +206,14 @@ def test_in_a_clone_of_the_course_the_learner_s_answers_count_and_never_the_solu
     write(clone / answered_in / f"{FILE}.ipynb", notebook({}))
     os.utime(clone / "solutions" / f"{FILE}.ipynb", (4e9, 4e9))
     ada = fake(tmp_path / "class")["ada"]
-    assert (ada.points, ada.max_points, ada.fault) == (0, EXERCISES[0].points, None)
+    assert (ada.points, ada.max_points, ada.fault) == (0, EXERCISE.points, None)
 
 
 def test_a_scratch_notebook_beside_the_exercise_is_a_note_and_no_fault(tmp_path):
     write(tmp_path / "ada" / f"{FILE}.ipynb")
     write(tmp_path / "ada" / "scratch.ipynb", '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     ada = fake(tmp_path / "ada")["ada"]
-    assert ada.fault is None and ada.points == EXERCISES[0].points
+    assert ada.fault is None and ada.points == EXERCISE.points
     assert any("Not graded: scratch.ipynb" in note for note in ada.notes)
 
 

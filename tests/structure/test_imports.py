@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"checkpoints", "gguf_reader", "hf_config", "hf_folder", "fetch", "tiny", "trace"}
     | {"weights", "weight_files", "weight_names"}
     | {f"caches.{kind}" for kind in ("full", "growing", "preallocated", "sliding", "quantized", "paged", "make")},
-    {"sampling", "steps", "prompt_ids", "loops", "generate", "corpus", "train"},
+    {"sampling", "steps", "prompt_ids", "loops", "generate", "corpus", "recall", "train"},
     {"prefix"},
     {"ledger", "providers", "causes"},
     {"sessions"},

@@ -37,8 +37,9 @@ def test_a_cached_step_has_the_last_rows_of_the_whole_trace_for_every_name(kind,
 def test_every_name_of_every_block_is_there(kind):
     model = make_model(kind)
     named = trace(model, random_ids(1, 5))
-    per_block = ("resid_pre", "attn.q", "attn.k", "attn.v", "attn.scores", "attn.pattern", "attn.z", "attn_out", "resid_mid",
-                 "mlp_out", "resid_post")  # fmt: skip
+    per_block = ["resid_pre", "ln1", "attn.q", "attn.k", "attn.v", "attn.scores", "attn.pattern", "attn.z", "attn_out",
+                 "resid_mid", "ln2", "mlp.pre", "mlp.post", "mlp_out", "resid_post"]  # fmt: skip
+    per_block += ["mlp.pre_linear"] if kind == "llama" else []
     outside = {"embed", "ln_final", "logits"} | ({"pos_embed"} if kind == "gpt" else set())
     assert set(named) == outside | {f"blocks.{b}.{name}" for b in range(model.config.n_layer) for name in per_block}
     assert repr(named).count("\n") == len(named) - 1 and "(1, 5, " in repr(named)

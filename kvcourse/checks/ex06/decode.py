@@ -148,7 +148,7 @@ def words() -> int:
 
 
 def no_repeats(tokens: Tensor, cache: GrowingCache | None = None) -> Tensor:
-    """`tiny` likes to repeat itself: an untrained model's every id would be the same."""
+    """`tiny`, kept from saying a token twice in a row: ids that repeat could not tell which of them was passed."""
     with torch.no_grad():
         return tiny()(tokens, cache=cache).scatter(-1, tokens[..., None], -torch.inf)
 

@@ -1,0 +1,99 @@
+"""Training: seeded, resumable, and it learns. What the shipped model knows is in test_recall.py."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kvcourse.corpus import LINK_WORDS
+from kvcourse.errors import CheckpointError
+from kvcourse.recall import held_out
+from kvcourse.tiny import TINY_SHAPE
+from kvcourse.train import OTHER_WORDS, SMALL, TINY, Run, Stage, draw_model, make_batch, pad, resume, save, train, weighted_loss
+
+LITTLE = replace(
+    SMALL,
+    config=replace(TINY_SHAPE, n_layer=1, n_embd=16, context_length=96),
+    stages=(Stage(3, 0, 96), Stage(3, 3, 96)),
+    steps=4,
+    last_steps=4,
+    batch_tokens=256,
+    look_every=2,
+)
+
+
+def weights_of(model):
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def test_the_same_recipe_trains_the_same_model_and_another_seed_another():
+    one, again, other = (weights_of(train(recipe)) for recipe in (LITTLE, LITTLE, replace(LITTLE, seed=1)))
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not torch.equal(one["transformer.wte.weight"], other["transformer.wte.weight"])
+
+
+def test_a_run_that_was_interrupted_ends_where_a_whole_one_ends(tmp_path):
+    whole = weights_of(train(LITTLE))
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress.step)
+        if progress.step == 5:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        train(LITTLE, on_step=interrupt, checkpoint=path)
+    resumed = weights_of(train(LITTLE, on_step=lambda progress: seen.append(progress.step), checkpoint=path))
+    assert seen == [1, 2, 3, 4, 5, 5, 6, 7, 8]  # step 5 was after the last checkpoint, and is done again
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_checkpoint_of_another_recipe_or_of_nothing_is_refused_and_nothing_changes(tmp_path):
+    run, path = Run(LITTLE), tmp_path / "run.checkpoint"
+    save(run, path)
+    other = Run(replace(LITTLE, seed=7))
+    before = weights_of(other.model)
+    with pytest.raises(CheckpointError, match="another run"):
+        resume(other, path)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        resume(other, path)
+    assert all(torch.equal(before[name], tensor) for name, tensor in other.model.state_dict().items())
+
+
+def test_the_loss_lies_on_the_words_that_only_a_fact_tells():
+    conversations = held_out(3, 4)
+    batch = pad(conversations, 512)
+    for row, one in enumerate(conversations):
+        heavy = [q.answer - 1 for q in one.questions]
+        assert torch.nonzero(batch.weights[row] == 1).flatten().tolist() == sorted(heavy)
+        n = len(one.words) - 1
+        assert sorted({round(weight, 6) for weight in batch.weights[row, :n].tolist()}) == [OTHER_WORDS, 1.0]
+        assert not batch.weights[row, n:].any()  # padding
+
+
+def test_padding_and_the_place_of_a_short_text_do_not_change_a_conversation():
+    batch = make_batch(random.Random(0), SMALL, 3)
+    model = draw_model(SMALL)
+    loss = weighted_loss(model, batch)
+    batch.tokens[batch.tokens == 0] = 3  # padding only: token 0, "<text>", is in no conversation
+    assert torch.allclose(weighted_loss(model, batch), loss)
+    assert torch.isfinite(weighted_loss(model, batch, first_position=20))
+
+
+def test_recipes_reach_whole_sentences_and_questions_that_fill_the_context():
+    assert TINY.config == TINY_SHAPE
+    for recipe in (TINY, SMALL):
+        n_facts, link_words, reach = recipe.stages[-1]
+        lengths = [len(one.words) for one in held_out(n_facts, 20)]
+        assert (link_words, reach) == (LINK_WORDS, recipe.config.context_length)
+        assert max(lengths) >= 0.95 * recipe.config.context_length
+        assert list(recipe.stages) == sorted(recipe.stages)
+
+
+def test_a_few_steps_lower_the_loss():
+    run = Run(replace(LITTLE, stages=(Stage(3, 0, 96),), last_steps=40))
+    losses = [run.step().loss for _ in range(40)]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
