@@ -125,7 +125,7 @@ def make_batch(rng: random.Random, recipe: Recipe, stage: int) -> Batch:
     if link_words and rng.random() < 0.4:
         link_words = rng.randint(0, link_words - 1) if link_words < LINK_WORDS or rng.random() < 0.25 else link_words
     order = rng.choices(ORDERS, weights=(2, 1, 1, 1))[0] if stage else "retold"
-    room = (reach - 24 * n_facts) // 9  # turns about nothing that would fill the context
+    room = (reach - 21 * n_facts) // 8  # turns about nothing that would fill the context
     idle_turns = rng.randint(0, max(0, room)) if reach > SHORT_TOKENS and rng.random() < 0.5 else 0
 
     def one() -> Conversation:

@@ -79,9 +79,7 @@ def test_what_is_told_again_is_what_was_told_before():
 def test_idle_talk_makes_a_conversation_longer_and_changes_no_answer():
     for idle_turns in (1, 20):
         short, long = (make_conversation(random.Random(3), 6, "told first", idle_turns=n) for n in (0, idle_turns))
-        said = list(zip(long.words, long.words[1:], strict=False))
-        idle = sum(said.count(pair) for pair in (("hello", "to"), ("yes", "thanks"), ("please", "remember")))
-        assert idle_turns <= idle <= idle_turns + 1 and len(long.words) > len(short.words) + 6 * idle_turns
+        assert len(long.words) > len(short.words) + 6 * idle_turns
         assert all(long.words[q.answer] in long.words[slice(*q.fact)] for q in long.questions) and len(long.questions) == 6
 
 

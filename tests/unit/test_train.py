@@ -83,17 +83,17 @@ def test_padding_and_the_place_of_a_short_text_do_not_change_a_conversation():
     assert torch.isfinite(weighted_loss(model, batch, first_position=20))
 
 
-def test_recipes_reach_whole_sentences_and_questions_that_fill_the_context():
+def test_recipes_go_from_short_sentences_to_questions_and_to_the_whole_context():
     assert TINY.config == TINY_SHAPE
     for recipe in (TINY, SMALL):
-        n_facts, link_words, reach = recipe.stages[-1]
-        lengths = [len(one.words) for one in held_out(n_facts, 20)]
-        assert (link_words, reach) == (LINK_WORDS, recipe.config.context_length)
-        assert max(lengths) >= 0.95 * recipe.config.context_length
-        assert list(recipe.stages) == sorted(recipe.stages)
+        assert recipe.stages[0].link_words == 0 and recipe.stages[-1].link_words == LINK_WORDS
+        assert recipe.stages[-1].reach == recipe.config.context_length
+        rng = random.Random(0)
+        longest = max(make_batch(rng, recipe, len(recipe.stages) - 1).tokens.shape[1] for _ in range(20))
+        assert longest >= 0.9 * recipe.config.context_length
 
 
 def test_a_few_steps_lower_the_loss():
-    run = Run(replace(LITTLE, stages=(Stage(3, 0, 96),), last_steps=40))
-    losses = [run.step().loss for _ in range(40)]
+    run = Run(replace(LITTLE, stages=(Stage(3, 0, 96),), last_steps=60, learning_rate=0.02, look_every=60))
+    losses = [run.step().loss for _ in range(60)]
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
