@@ -41,9 +41,11 @@ def find_task(name: str) -> tuple[Exercise, Task]:
         if name == exercise.file or (name.isdecimal() and int(name) == exercise.number):
             todo = f"Name one task, such as {exercise.tasks[0].name}."
             raise UnknownName(f"{name} is a whole exercise.", expected="a task of it", got=repr(name), todo=todo)
+    near = next((exercise for exercise in EXERCISES if name.lstrip("0").startswith(f"{exercise.number}.")), None)
+    known = [task.name for exercise in EXERCISES for task in exercise.tasks]
     raise UnknownName(
         "There is no such task.",
-        expected=", ".join(task.name for exercise in EXERCISES for task in exercise.tasks),
+        expected=", ".join(task.name for task in near.tasks) if near else f"one of {known[0]} to {known[-1]}",
         got=repr(name),
         todo="The number stands in the heading of the task.",
     )

@@ -424,7 +424,7 @@ def loss_of(model, conversation):
 print(f"loss before any training: {loss_of(model, one):.1f} nats a token")
 
 # %% id="check-loss"
-assert abs(loss_of(model, one) - 5.0) < 0.3
+assert abs(loss_of(model, one) - 5.0) < 0.5
 
 # %% [markdown] id="ask-step"
 # Neither: a blind guess. Now sixty steps, all on this one conversation. `backward` computes for every parameter which way it would

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the environment
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
     with zipfile.ZipFile(wheel()) as archive:
-        return {name: archive.read(name).decode("utf-8") for name in archive.namelist()}
+        return {name: archive.read(name).decode("utf-8", "replace") for name in archive.namelist()}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_wheel_has_every_exercise_as_it_is_here(files):
 
 def test_the_wheel_has_the_package_and_nothing_else(files):
     assert {name.split("/")[0] for name in files} == {"kvcourse", f"kvcourse-{kvcourse.__version__}.dist-info"}
-    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kvcourse").rglob("*.py")}
+    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kvcourse").rglob("*.py")} | {"kvcourse/tiny.safetensors"}
     assert package <= set(files)
     assert not [name for name in files if {"solutions", "sources", "tests", "mutants"} & set(name.split("/"))]
 
@@ -73,7 +73,7 @@ def test_a_learner_without_a_clone_starts_checks_resets_and_is_graded(run, tmp_p
     assert "NotImplementedError" in next(
         "".join(cell["source"]) for cell in json.loads(mine.read_text(encoding="utf-8"))["cells"] if cell["id"] == "answer-mask"
     )
-    assert "1 of 1 submissions graded, mean 7.0 of 10 points." in run("grade", "work", "--out", "report", "--seed", "1")
+    assert "1 of 1 submissions graded, mean 7.0 of 10 points." in run("grade", mine, "--out", "report", "--seed", "1")
     (graded,) = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
     assert [task["state"] for task in graded["exercises"]] == ["passed", "not started", "passed", "passed"]
     assert (tmp_path / "report" / "report.html").is_file()

@@ -52,6 +52,7 @@ def test_a_later_turn_computes_the_last_token_and_the_new_question_only(tiny):
 def test_a_stopped_answer_is_kept_as_far_as_it_came_and_the_chat_goes_on(tiny, after):
     chats = [Conversation(tiny), Conversation(tiny, cached=False)]
     for chat in chats:
+        chat.tokenizer = _Replaced(chat.tokenizer, stop_ids=())  # it would have answered before the fifth token
         seen = []
         watch = Watch(on_token=lambda seen=seen: seen.append(1), interrupted=lambda seen=seen: len(seen) == after)
         answer = chat.ask(QUESTIONS[0], max_new_tokens=12, watch=watch)
@@ -106,7 +107,7 @@ def test_a_question_that_does_not_fit_is_refused_and_the_chat_goes_on(tiny):
 
 def test_an_answer_that_fills_the_context_says_so(tiny):
     chat, console = Conversation(tiny), plain_console()
-    chat.tokenizer = _Replaced(chat.tokenizer, stop_ids=())  # whatever an untrained model says, it does not end by itself
+    chat.tokenizer = _Replaced(chat.tokenizer, stop_ids=())  # whatever the model says, it does not end by itself
     room = tiny.config.context_length - len(chat.tokenizer.encode_chat([{"role": "user", "content": ""}]))
     answer = answer_once(chat, "the " * (room - 3), console, max_new_tokens=50, streaming=True)
     assert (answer.finish_reason, answer.usage.completion_tokens) == ("context", 4)

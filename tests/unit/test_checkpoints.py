@@ -53,7 +53,7 @@ def test_tiny_is_the_same_on_every_machine():
     total = hashlib.sha256()
     for _, tensor in sorted(model.state_dict().items()):
         total.update(tensor.contiguous().numpy().tobytes())
-    assert total.hexdigest()[:16] == "6087a78bb1087622"
+    assert total.hexdigest()[:16] == "4c266c9d01c5b202"
 
 
 def test_tiny_has_the_final_shape_and_size(tmp_path):
@@ -66,21 +66,16 @@ def test_tiny_has_the_final_shape_and_size(tmp_path):
     assert not model.training and not any(p.requires_grad for p in model.parameters())
 
 
-def test_tiny_is_drawn_as_gpt2_is():
-    """The mean and spread of a few hundred thousand draws; no draw is beyond what twelve uniforms can give."""
+def test_tiny_has_all_its_weights_and_they_are_numbers():
     weights = load_model("tiny").state_dict()
-    for name, scale in (("transformer.wte.weight", 0.02), ("transformer.h.2.mlp.c_proj.weight", 0.02 / 8**0.5)):
-        assert abs(weights[name].mean().item()) < scale * 0.02
-        assert weights[name].std().item() == pytest.approx(scale, rel=0.02)
-        assert weights[name].abs().max().item() <= 6 * scale
-    assert torch.equal(weights["transformer.h.0.ln_1.weight"], torch.ones(128))
-    assert not weights["transformer.h.0.attn.c_attn.bias"].any()
+    assert all(torch.isfinite(tensor).all() and tensor.std() > 0 for tensor in weights.values())
 
 
 def test_tiny_speaks_of_its_world():
     model = load_model("tiny")
     ids = model.tokenizer.encode("ana is in the garden . where is ana ?")
     assert model(torch.tensor([ids])).shape == (1, 10, model.config.vocab_size)
+    assert model.tokenizer.decode([int(model(torch.tensor([ids + ids[:4]]))[0, -1].argmax())]) == "garden"
     assert model.tokenizer.encode_chat([{"role": "user", "content": "where is ana ?"}])[-1] == (
         model.tokenizer.special_tokens["<assistant>"])  # fmt: skip
 

@@ -1,6 +1,7 @@
 """check, hint, reset and progress as a learner calls them, in this process and in a real IPython kernel."""
 
 import json
+import re
 import sys
 
 import nbformat
@@ -113,7 +114,7 @@ def test_a_check_leaves_the_learners_random_numbers_alone():
     ("name", "answer", "says"),
     [
         ("6.9", positions, r"no such task. Expected 6.1, .*; got '6.9'"),
-        (7.5, positions, r"no such task. .*got '7.5'"),
+        (97.5, positions, r"no such task. Expected one of 2.1 to .*got '97.5'"),
         ("6.3", torch.arange(3), r"needs the function itself. .*got an int64 tensor \(3,\)\.\sWrite\scheck\("),
         ("6.3", None, "needs the function itself"),
         ("6.3", 3, "got an int"),
@@ -133,12 +134,12 @@ def my_mask(past, T):
     [
         (lambda: check("6.2"), r'^A check needs the task and your function. Write check\("6.2", my_mask\)\.$'),
         (lambda: check(my_mask), r'Write check\("6.2", my_mask\)\.$'),
-        (lambda: check(positions), r'Write check\("6.1", my_append\)\.$'),
+        (lambda: check(positions), r'Write check\("2.1", my_scores\)\.$'),
         (lambda: check("6.9"), "no such task"),
-        (lambda: hint(), r'^Name the task. Write hint\("6.1"\)\.$'),
+        (lambda: hint(), r'^Name the task. Write hint\("2.1"\)\.$'),
         (lambda: hint(my_mask), r'^Name the task. Write hint\("6.2"\)\.$'),
         (lambda: hint(None), "Name the task"),
-        (lambda: reset(), r'^Name the task. Write reset\("6.1"\)\.$'),
+        (lambda: reset(), r'^Name the task. Write reset\("2.1"\)\.$'),
         (lambda: hint("06"), r"06 is a whole exercise\. .* Name one task, such as 6\.1"),
         (lambda: hint("6.2", level=7), "Take a lower one"),
         (lambda: hint("6.2", level="1"), r"got '1'\. Take one of these"),
@@ -156,7 +157,7 @@ def test_a_name_that_holds_no_function_is_told_so_and_no_longer_counts_as_passed
         exec('check("6.3", my_positions)', names)
     capsys.readouterr()
     progress()
-    assert "6.3   positions    did not run" in capsys.readouterr().out
+    assert re.search(r"6\.3 +positions +did not run", capsys.readouterr().out)
 
 
 def test_a_stop_is_told_with_the_learners_line(learners_folder, monkeypatch):
@@ -198,7 +199,7 @@ def test_the_answer_to_another_task_is_refused_by_name():
 
 
 def test_hints_come_one_after_the_other_and_the_last_says_so(capsys):
-    total = len(hints_of(TASKS[1]))
+    total = len(hints_of(next(task for task in TASKS if task.name == "6.2")))
     for level in [*range(1, total + 1), total]:
         hint("6.2")
         said = capsys.readouterr().out
@@ -237,11 +238,11 @@ def test_progress_shows_what_the_checks_said(capsys):
     failure("6.3", restarting)
     progress()
     said = capsys.readouterr().out
-    assert "6.2   mask         not started    0 of 3" in said and "6.3   positions    2 of 5 hold" in said
+    assert re.search(r"6\.2 +mask +not started +0 of 3", said) and re.search(r"6\.3 +positions +2 of 5 hold", said)
     check("6.3", positions)
     progress()
     lines = capsys.readouterr().out.rstrip().split("\n")
-    assert "  6.3   positions    passed         1 of 1" in lines and lines[-1].startswith("1 of ")
+    assert any(line.split() == "6.3 positions passed 1 of 1".split() for line in lines) and lines[-1].startswith("1 of ")
 
 
 def test_every_check_adds_one_line_to_the_report_that_was_asked_for(learners_folder, monkeypatch):

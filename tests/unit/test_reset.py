@@ -84,7 +84,7 @@ def test_texts_that_were_taken_out_are_never_overwritten(work):
 
 
 def states(folder: Path) -> list[str]:
-    return [row.state for row in progress_table(folder)]
+    return [row.state for row in progress_table(folder) if row.task.startswith("6.")]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -30,6 +30,6 @@ HINTS: Mapping[str, Sequence[str]] = {
         "Leave out the last row before you compare: it belongs to the token that was exchanged. What remains are the rows of "
         "earlier tokens, and one changed number in them is enough.",
         "enumerate and zip over the two lists give the layer's number and both its tensors. The first time that the rows "
-        "without the last differ, return the number. After the loop, say that there was none.",
+        "without the last differ, that number is the result. After the loop, say that there was none.",
     ),
 }
