@@ -50,12 +50,13 @@ def find(source: str) -> list[Weight]:
 def print_weights(found: list[Weight], console: Console) -> None:
     """A table with one row a tensor, and the sums."""
     from rich import box
+    from rich.measure import Measurement
     from rich.table import Table
 
     table = Table(box=box.SIMPLE, show_footer=True)
     total, size = sum(weight.parameters for weight in found), sum(weight.bytes for weight in found)
-    table.add_column("name", overflow="fold", footer=f"{len(found)} tensors")
-    table.add_column("role")
+    table.add_column("name", no_wrap=True, footer=f"{len(found)} tensors")
+    table.add_column("role", no_wrap=True)
     table.add_column("layer", justify="right")
     table.add_column("shape", no_wrap=True)
     table.add_column("dtype", no_wrap=True)
@@ -65,4 +66,7 @@ def print_weights(found: list[Weight], console: Console) -> None:
         layer = "" if weight.layer is None else str(weight.layer)
         shape = " × ".join(map(str, weight.shape))
         table.add_row(weight.name, weight.role, layer, shape, weight.dtype, f"{weight.parameters:,}", f"{weight.bytes:,}")
+    # As wide as it is: a row is a line, in a pipe too, and a narrow terminal wraps it without losing a letter.
+    whole = console.options.update(max_width=1000)
+    console.width = max(console.width, Measurement.get(console, whole, table).maximum)
     console.print(table)

@@ -15,6 +15,8 @@ from kvcourse.tiny import PEOPLE, PLACES, THINGS
 Order = Literal["mixed", "told first", "recap", "retold"]
 
 LINK_WORDS = 3  # "is in the"
+FACT_WORDS = 22  # a fact, its question and its answer take so many words, or a few less
+IDLE_WORDS = 8  # and so does a turn about nothing
 MOST_FACTS = len(PEOPLE) + len(THINGS)
 _REPLIES = (("yes", "."), ("thanks", "."), ("i", "remember", "."))
 _IDLE = (
@@ -66,8 +68,8 @@ def make_conversation(
 
     order: "mixed" goes on telling between questions; "told first" has all questions at the end; in a "recap" the user asks for
         the whole story, and the assistant says it in another order; "retold" is no conversation but practice: the user alone
-        says the same things again and again. About 21 words a fact; 13 in a recap; retold, up to 18 and most words telling.
-    idle_turns: so many turns about nothing in between, 9 words each; none in a recap.
+        says the same things again and again.
+    idle_turns: so many turns about nothing in between; none in a recap.
     link_words: how many of "is in the" are said. With 0, "ana garden ." says where ana is: practice, too.
     The same state of `rng` gives the same words.
     Raises: InputError unless n_facts is 1 to MOST_FACTS and link_words 0 to LINK_WORDS.

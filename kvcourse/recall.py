@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from kvcourse.attention import causal_mask
@@ -52,8 +53,11 @@ def measure_recall(model: CausalLM, conversations: Sequence[Conversation], hide:
     hide: the asked fact's keys and values are kept from every later token: "from the start" (of all that follows the fact),
         from "before the question" on (words in between have read the fact), or from "before the answer" on (the question has).
     Questions whose answer lies past the model's context are not asked.
-    Raises: InputError if no question is left.
+    Raises: InputError if no question is left, or for an unknown `hide`.
     """
+    if hide is not None and hide not in get_args(Hidden):
+        raise InputError("No such way to hide a fact.", expected=", ".join(get_args(Hidden)), got=hide,
+                         todo="Name one, or None.")  # fmt: skip
     asked = right = 0
     chance = 0.0
     for one in conversations:
@@ -85,14 +89,14 @@ def _answers(model: CausalLM, ids: list[int], questions: Sequence[Question], hid
     found = []
     for q in questions:
         positions = torch.arange(q.answer)
-        plan = Plan(positions, positions, _mask(positions, q, hide))
+        plan = Plan(positions, positions, mask_without_fact(positions, q, hide))
         likeliest_now = model.compute(tokens[:, : q.answer], plan, None, logits_to_keep=1)[0, -1].argmax(-1)
         found.append(int(likeliest_now) == ids[q.answer])
     return found
 
 
-def _mask(positions: Tensor, question: Question, hide: Hidden) -> Tensor:
-    """Causal, and from some token on without the fact's columns."""
+def mask_without_fact(positions: Int[Tensor, " T"], question: Question, hide: Hidden) -> Bool[Tensor, "T T"]:
+    """Causal, and from the token that `hide` names on without the columns of the asked fact."""
     start, stop = question.fact
     since = {"from the start": stop, "before the question": question.turn, "before the answer": question.reply}[hide]
     mask = causal_mask(positions, positions)  # (T, T)

@@ -1,7 +1,7 @@
 """Lesson 03: trains the course's own models on conversations made by rule. Knows nothing about caches or generation.
 
-    python -m kvcourse.train                  a model like the one that `load_model("tiny")` loads: about half an hour
-    python -m kvcourse.train --small          lesson 03's, in about a minute; both on two cores
+    python -m kvcourse.train                  a model like the one that `load_model("tiny")` loads
+    python -m kvcourse.train --small          lesson 03's, in about a minute on two cores
 
 Reading is harder to learn than speaking, and four things make it possible within minutes. Nearly all of the loss lies on the
 words that only a fact tells: the others are learned within a few steps, and drown the few that matter. The first stage says
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from kvcourse.attention import causal_mask
 from kvcourse.caches.base import Plan
 from kvcourse.config import GPTConfig
-from kvcourse.corpus import LINK_WORDS, Conversation, Order, make_conversation
+from kvcourse.corpus import FACT_WORDS, IDLE_WORDS, LINK_WORDS, Conversation, Order, make_conversation
 from kvcourse.errors import CheckpointError
 from kvcourse.models.gpt import GPT
 from kvcourse.recall import held_out, measure_recall
@@ -122,10 +122,10 @@ def make_batch(rng: random.Random, recipe: Recipe, stage: int) -> Batch:
     """Conversations about as many facts and of one order, `batch_tokens` in all, more or less."""
     n_facts, link_words, reach = recipe.stages[stage]
     n_facts = rng.randint(3, n_facts)
-    if link_words and rng.random() < 0.4:
-        link_words = rng.randint(0, link_words - 1) if link_words < LINK_WORDS or rng.random() < 0.25 else link_words
+    if 0 < link_words < LINK_WORDS and rng.random() < 0.4:
+        link_words = rng.randint(0, link_words - 1)  # what came before is not forgotten
     order = rng.choices(ORDERS, weights=(2, 1, 1, 1))[0] if stage else "retold"
-    room = (reach - 21 * n_facts) // 8  # turns about nothing that would fill the context
+    room = (reach - FACT_WORDS * n_facts) // IDLE_WORDS  # turns about nothing that would fill the context
     idle_turns = rng.randint(0, max(0, room)) if reach > SHORT_TOKENS and rng.random() < 0.5 else 0
 
     def one() -> Conversation:
@@ -212,7 +212,7 @@ class Run:
     def _look(self) -> None:
         progress = self.progress
         n_facts, link_words, _ = self.recipe.stages[progress.stage]
-        n_facts = min(n_facts, self.recipe.config.context_length // 22)
+        n_facts = min(n_facts, self.recipe.config.context_length // FACT_WORDS)
         order: Order = "told first" if progress.stage else "retold"
         exam = held_out(n_facts, max(8, LOOK_QUESTIONS // n_facts), order, link_words=link_words)
         found = measure_recall(self.model, exam)
@@ -287,7 +287,12 @@ def main() -> int:
             said = f"{facts:2} facts, loss {progress.loss:.3f}, recall {progress.recall:.0%}"
             bar.update(task, completed=progress.stage + share, description=said)
 
-        model = train(recipe, on_step=show, checkpoint=options.checkpoint)
+        try:
+            model = train(recipe, on_step=show, checkpoint=options.checkpoint)
+        except CheckpointError as error:
+            bar.stop()
+            print(error, file=sys.stderr)
+            return 2
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
     save_file(weights, options.out, metadata={"format": "pt"})
     options.checkpoint.unlink()

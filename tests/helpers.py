@@ -421,3 +421,12 @@ def refuses(fault: type[BaseException], act: Callable[[], object]) -> None:
             return
         raise
     raise AssertionError(f"{fault.__name__} was not raised")
+
+
+@contextmanager
+def fails_in_one_line() -> Iterator[None]:
+    """What runs inside must end in a check's own verdict, one line long, and not in a name that is missing."""
+    with pytest.raises(Exception) as failed:
+        yield
+    assert type(failed.value).__name__ == "CheckFailed" and "\n" not in failed.value._render_traceback_()
+    assert not isinstance(failed.value.__context__, NameError | SyntaxError | ImportError)

@@ -40,7 +40,16 @@ def solutions_of(root: Path, exercise: Exercise) -> dict[str, str]:
 
 def mutants_of(root: Path, exercise: Exercise) -> Mapping[str, Mutants]:
     """The wrong answers to each task."""
-    return runpy.run_path(str(root / "tests" / "mutants" / f"ex{exercise.number:02d}" / "mutants.py"))["MUTANTS"]
+    return _beside(root, exercise)["MUTANTS"]
+
+
+def fair_variants_of(root: Path, exercise: Exercise) -> Mapping[str, Mapping[str, str]]:
+    """Right answers to each task that are written otherwise, by name, where the exercise keeps some beside its mutants."""
+    return _beside(root, exercise)["FAIR"]
+
+
+def _beside(root: Path, exercise: Exercise) -> dict[str, Any]:
+    return runpy.run_path(str(root / "tests" / "mutants" / f"ex{exercise.number:02d}" / "mutants.py"))
 
 
 def defined(task: Task, source: str) -> Callable[..., Any]:

@@ -435,15 +435,6 @@ plot_attention(found, names, hidden=hidden, limit=1)
 # Left, a head that reads the word before: it has learned a program, one line of which we can see. Right, a head that looks at the
 # first token and at nothing else. Why would 270 heads spend half of their attention there?
 
-# %% [markdown] id="look-around"
-# Look around yourself: choose a layer and a head, click a row. Layer 0, the middle, the end: which heads look at neighbours, which
-# at equal words, which at nothing in particular?
-
-# %% id="viewer" tags=["volatile"]
-from kvcourse.viz import attention_viewer
-
-attention_viewer(model, "The queen raised her voice, and the queen left.")
-
 # %% [markdown] id="ask-sink"
 # Remember that a row must add up to 1: a token cannot look at nothing. What would a value have to be, to be taken without effect?
 
@@ -464,6 +455,15 @@ assert ratio.median() < 0.4
 
 # %% [markdown] id="three-heads"
 # (Only 3 × 30 sets of values, for 9 × 30 heads: in this model three heads share one k and one v. That, too, is lesson 08.)
+
+# %% [markdown] id="look-around"
+# Look around yourself: choose a layer and a head, click a row. Layer 0, the middle, the end: which heads look at neighbours, which
+# at equal words, which at nothing in particular?
+
+# %% id="viewer" tags=["volatile"]
+from kvcourse.viz import attention_viewer
+
+attention_viewer(model, "The queen raised her voice, and the queen left.")
 
 # %% [markdown] id="ask-queen"
 # ## Back to the queen

@@ -427,7 +427,7 @@ print(f"loss before any training: {loss_of(model, one):.1f} nats a token")
 assert abs(loss_of(model, one) - 5.0) < 0.5
 
 # %% [markdown] id="ask-step"
-# Neither: a blind guess. Now sixty steps, all on this one conversation. `backward` computes for every parameter which way it would
+# A little worse: it guesses as blindly, and its random numbers make it sure of some words. Now sixty steps, all on this one conversation. `backward` computes for every parameter which way it would
 # raise the loss, and the optimizer moves it the other way. Does the model then know how to answer such questions?
 
 # %% id="guess-step"
@@ -506,7 +506,7 @@ print("the loss fell by more than half; recall on conversations it has never see
 
 # %% [markdown] id="explain-live"
 # In a jump. At first the model learns which words are frequent and what follows what: the loss falls, and recall with it barely
-# moves. Next it names a place that was told, any place: with six facts that is right now and then. Then, within a hundred steps, it
+# moves. Next it names a place that was told, any place, and is right now and then. Then, within a hundred steps, it
 # tells them apart. Each dip after that is a new stage: one more word between a name and its place. Nobody told it how to read. What
 # has changed?
 
@@ -542,11 +542,12 @@ assert looks["after"].max() > 0.3
 
 # %% [markdown] id="explain-heads"
 # Before, all heads look everywhere alike. After, some look straight at the word that tells the answer, wherever it stands, and hand
-# it on: heads that **copy from earlier tokens**. As long as there was none, no answer could be right but by chance. As soon as
+# it on: heads that **copy from earlier tokens**. As long as there was none, a right answer was luck. As soon as
 # there was one, many were. Hence the jump.
 
 # %% [markdown] id="ask-after"
-# The same conversation again. Before training the model said something else.
+# The same conversation again. Before training the model said something else. It may be short with us now: the words around a place
+# weigh next to nothing in its loss.
 
 # %% id="after" tags=["volatile"]
 print("before:", said_before)

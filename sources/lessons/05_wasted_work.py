@@ -483,8 +483,7 @@ for spoiled in "qkv":
 # ## What is in the rows?
 #
 # `tiny` was trained to answer from what was said earlier, so its rows must hold it. We ask, and take away the rows of the very fact
-# that is asked for: from everything that follows it, or only when the question comes, or only before the answer. A guess would
-# be right one time in ten.
+# that is asked for: from everything that follows it, or only when the question comes, or only before the answer.
 
 # %% id="guess-forget"
 guess = {"from the start": None, "before the question": None, "before the answer": None}  # right answers, in percent
@@ -505,8 +504,8 @@ print(f"a guess would get {chance:.0%}")
 
 # %% [markdown] id="explain-forget"
 # Without the rows it can only guess, even when they go at the last moment. It might have been otherwise: the tokens in between have
-# read the fact, and could have carried it on in rows of their own. Larger models do that, so dropping a row from a cache is no safe
-# way to make one forget. Here nobody copied: the answer is looked up when it is due, in the one place where it was said.
+# read the fact, and could have carried it on in rows of their own. Nothing forbids that, so dropping a row from a cache is no safe way to make
+# a model forget. Here nobody copied: the answer is looked up when it is due, in the one place where it was said.
 
 # %% [markdown] id="teacher"
 # ## A picture, and where it ends

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from mutants.ex04.mutants import FAIR, MUTANTS
 
 from kvcourse.checks.ex04 import EXERCISE
-from tools.kill_table import solutions_of, verdict_on
+from tools.kill_table import fair_variants_of, mutants_of, solutions_of, verdict_on
 
-SOLUTIONS = solutions_of(Path(__file__).resolve().parents[2], EXERCISE)
+ROOT = Path(__file__).resolve().parents[2]
+SOLUTIONS, MUTANTS, FAIR = (of(ROOT, EXERCISE) for of in (solutions_of, mutants_of, fair_variants_of))
 TASKS = {task.name: task for task in EXERCISE.tasks}
 FAIR_CASES = [(task, name) for task, answers in FAIR.items() for name in answers]
 FINISHED = {

@@ -184,6 +184,21 @@ def test_a_fork_serves_the_same_model_and_no_other(kind):
 
 
 @every_cache
+def test_a_fork_that_is_cut_back_and_goes_on_otherwise_leaves_its_parent_as_it_was(kind):
+    """It writes to the very slots of the parent's last pass, into memory of its own."""
+    cache = make_empty(kind)
+    for _ in range(3):
+        cache.append(0, *rows(1))
+        cache.advance(1)
+    fork = cache.fork()
+    fork.truncate(2)
+    fork.append(0, *(7 * new for new in rows(1)))
+    fork.advance(1)
+    assert all(torch.equal(kept, torch.ones(1, 2, 3, 2, dtype=torch.float64)) for kept in cache.read(0, 0, 3))
+    assert all((other[:, :, 2] == 7).all() for other in fork.read(0, 0, 3))
+
+
+@every_cache
 def test_a_pass_through_one_fork_leaves_the_other_free(kind):
     cache = make_empty(kind)
     cache.append(0, *rows(3))

@@ -5,11 +5,13 @@ import sys
 
 import pytest
 import torch
+from helpers import shape_checks
 
 from kvcourse import GrowingCache, load_model
+from kvcourse.caches.base import Plan
 from kvcourse.corpus import Conversation
 from kvcourse.errors import InputError
-from kvcourse.recall import held_out, measure_recall, token_ids
+from kvcourse.recall import held_out, mask_without_fact, measure_recall, token_ids
 from kvcourse.tiny import TINY_WEIGHTS
 
 
@@ -47,13 +49,13 @@ def test_hiding_a_fact_is_what_leaving_its_rows_out_of_a_cache_does(tiny):
     for one in held_out(2, 6):
         q = one.questions[0]
         ids = torch.tensor([token_ids(model, one)])
-        asked = Conversation(one.words, (q,))
+        positions = torch.arange(q.answer)
         for hide, since in (("before the question", q.turn), ("before the answer", q.reply)):
             cache = GrowingCache()
             model(ids[:, :since], cache=cache)
             logits = _continue_without(model, ids[:, since : q.answer], cache, q.fact)
-            right = int(logits.argmax()) == int(ids[0, q.answer])
-            assert right == bool(measure_recall(model, [asked], hide).right)
+            plan = Plan(positions, positions, mask_without_fact(positions, q, hide))
+            assert torch.allclose(logits, model.compute(ids[:, : q.answer], plan, None)[0, -1], atol=1e-9)
 
 
 def _continue_without(model, tokens, cache, fact):
@@ -73,6 +75,8 @@ def _continue_without(model, tokens, cache, fact):
 
 
 def test_a_question_past_the_context_is_not_asked_and_nothing_to_ask_is_an_error(tiny):
+    with shape_checks(False), pytest.raises(InputError, match=r"Expected from the start, .*; got sometimes"):
+        measure_recall(tiny, held_out(2, 1), "sometimes")
     with pytest.raises(InputError, match="Nothing to ask"):
         measure_recall(tiny, [Conversation(("<user>", "yes", "<end>"), ())])
     one = held_out(8, 1, idle_turns=60)[0]

@@ -10,7 +10,21 @@ from kvcourse.corpus import LINK_WORDS
 from kvcourse.errors import CheckpointError
 from kvcourse.recall import held_out
 from kvcourse.tiny import TINY_SHAPE
-from kvcourse.train import OTHER_WORDS, SMALL, TINY, Run, Stage, draw_model, make_batch, pad, resume, save, train, weighted_loss
+from kvcourse.train import (
+    OTHER_WORDS,
+    SMALL,
+    TINY,
+    Batch,
+    Run,
+    Stage,
+    draw_model,
+    make_batch,
+    pad,
+    resume,
+    save,
+    train,
+    weighted_loss,
+)
 
 LITTLE = replace(
     SMALL,
@@ -74,13 +88,26 @@ def test_the_loss_lies_on_the_words_that_only_a_fact_tells():
         assert not batch.weights[row, n:].any()  # padding
 
 
-def test_padding_and_the_place_of_a_short_text_do_not_change_a_conversation():
-    batch = make_batch(random.Random(0), SMALL, 3)
+def test_padding_does_not_change_a_loss():
+    batch = pad(held_out(3, 8), 128)
     model = draw_model(SMALL)
     loss = weighted_loss(model, batch)
-    batch.tokens[batch.tokens == 0] = 3  # padding only: token 0, "<text>", is in no conversation
+    padding = batch.tokens == 0  # token 0, "<text>", is in no conversation
+    assert padding.any()
+    batch.tokens[padding] = 3
     assert torch.allclose(weighted_loss(model, batch), loss)
-    assert torch.isfinite(weighted_loss(model, batch, first_position=20))
+
+
+def test_a_text_that_begins_at_position_20_reads_the_vectors_from_position_20_on():
+    batch = make_batch(random.Random(0), LITTLE, 0)
+    model = draw_model(LITTLE)
+    shifted = draw_model(LITTLE)
+    with torch.no_grad():
+        shifted.transformer.wpe.weight.copy_(model.transformer.wpe.weight.roll(-20, dims=0))
+    length = 96 - 20
+    batch = Batch(batch.tokens[:, :length], batch.weights[:, : length - 1])
+    assert torch.allclose(weighted_loss(model, batch, first_position=20), weighted_loss(shifted, batch))
+    assert not torch.allclose(weighted_loss(model, batch, first_position=20), weighted_loss(model, batch))
 
 
 def test_recipes_go_from_short_sentences_to_questions_and_to_the_whole_context():

@@ -155,3 +155,15 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["weights", str(Path(model_folder("smollm2")))])
     assert "134,515,008" in capsys.readouterr().out
+
+
+def test_the_table_cuts_no_name_however_narrow_the_terminal(capsys, monkeypatch):
+    from kvcourse.cli import main
+
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        main(["weights", "tiny"])
+    lines = capsys.readouterr().out.splitlines()
+    for weight in inventory(load_model("tiny")):
+        (line,) = [line for line in lines if line.split()[:1] == [weight.name]]
+        assert f"{weight.bytes:,}" in line and weight.role.replace("  ", " ") in line
