@@ -1,7 +1,7 @@
 """Lesson 01: the course's own small model: its shape, its small world of words, and where its trained weights are.
 
-Knows nothing about how a model computes. The weights were trained by `kvcourse/train.py`, in several sittings while its recipe
-was being found: a run of today's recipe ends in weights like these, not in the same numbers.
+Knows nothing about how a model computes. The weights come from one run of `python -m kvcourse.train`, seed 0: 7 min 37 s on
+two cores. Another machine rounds otherwise and ends in other numbers that read as well.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Lesson 03: trains the course's own models on conversations made by rule. Knows nothing about caches or generation.
 
-    python -m kvcourse.train                  a model like the one that `load_model("tiny")` loads
+    python -m kvcourse.train                  the model that `load_model("tiny")` loads, in eight minutes on two cores
     python -m kvcourse.train --small          lesson 03's, in about a minute on two cores
 
 Reading is harder to learn than speaking, and four things make it possible within minutes. Nearly all of the loss lies on the
@@ -47,6 +47,8 @@ class Stage(NamedTuple):
     n_facts: int
     link_words: int
     reach: int  # positions in use (tokens): a short text begins anywhere below, so that all of them are trained
+    orders: tuple[int, ...] = (2, 1, 1, 1)  # how often each of ORDERS, in proportion
+    filled: float = 0.5  # share of batches in which idle talk fills half of `reach`, up to all of it
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class Recipe:
 
 
 _LONGER = tuple(Stage(6, link_words, SHORT_TOKENS) for link_words in range(LINK_WORDS + 1))
-TINY = Recipe(TINY_SHAPE, (*_LONGER, Stage(9, 3, 256), Stage(12, 3, 384), Stage(9, 3, 512)), 500, 1000, enough=0.8)
+_FARTHER = Stage(9, 3, 256), Stage(12, 3, 384), Stage(9, 3, 512)
+_CHAT = Stage(10, 3, 512, orders=(0, 0, 1, 2), filled=0.75)  # as the model will be used
+TINY = Recipe(TINY_SHAPE, (*_LONGER, *_FARTHER, _CHAT), 500, 800, enough=0.8)
 SMALL = Recipe(replace(TINY_SHAPE, n_layer=2, context_length=128), _LONGER, 250, 150, batch_tokens=2500, look_every=20)
 
 
@@ -120,13 +124,13 @@ def draw_model(recipe: Recipe) -> GPT:
 
 def make_batch(rng: random.Random, recipe: Recipe, stage: int) -> Batch:
     """Conversations about as many facts and of one order, `batch_tokens` in all, more or less."""
-    n_facts, link_words, reach = recipe.stages[stage]
-    n_facts = rng.randint(3, n_facts)
+    most_facts, link_words, reach, orders, filled = recipe.stages[stage]
+    n_facts = rng.randint(3, most_facts)
     if 0 < link_words < LINK_WORDS and rng.random() < 0.4:
         link_words = rng.randint(0, link_words - 1)  # what came before is not forgotten
-    order = rng.choices(ORDERS, weights=(2, 1, 1, 1))[0] if stage else "retold"
-    room = (reach - FACT_WORDS * n_facts) // IDLE_WORDS  # turns about nothing that would fill the context
-    idle_turns = rng.randint(0, max(0, room)) if reach > SHORT_TOKENS and rng.random() < 0.5 else 0
+    order = rng.choices(ORDERS, weights=orders)[0] if stage else "retold"
+    room = max(0, reach - FACT_WORDS * n_facts) // IDLE_WORDS  # turns about nothing that would fill the context
+    idle_turns = rng.randint(room // 2, room) if reach > SHORT_TOKENS and rng.random() < filled else 0
 
     def one() -> Conversation:
         return make_conversation(rng, n_facts, order, link_words=link_words, idle_turns=idle_turns)
@@ -211,7 +215,7 @@ class Run:
 
     def _look(self) -> None:
         progress = self.progress
-        n_facts, link_words, _ = self.recipe.stages[progress.stage]
+        n_facts, link_words, *_ = self.recipe.stages[progress.stage]
         n_facts = min(n_facts, self.recipe.config.context_length // FACT_WORDS)
         order: Order = "told first" if progress.stage else "retold"
         exam = held_out(n_facts, max(8, LOOK_QUESTIONS // n_facts), order, link_words=link_words)
