@@ -10,11 +10,12 @@ from typing import Any, overload
 
 from torch import Tensor
 
+from kvcourse.caches.base import undone_on_error
 from kvcourse.errors import InputError
 from kvcourse.loops import FinishReason, Generation, Output, Usage
 from kvcourse.models.base import CausalLM
 from kvcourse.prompt_ids import as_prompts
-from kvcourse.steps import decode_step, prefill, undone_on_error
+from kvcourse.steps import decode_step, prefill
 
 __all__ = ["FinishReason", "Output", "Stream", "Usage", "decode_step", "generate", "prefill", "stream"]
 

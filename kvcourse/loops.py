@@ -81,11 +81,11 @@ class Generation:
         _require_settings(max_new_tokens, cache)
         self.model, self.max_new_tokens, self.chunk = model, max_new_tokens, prefill_chunk
         self.stop_ids, self.prefix_cache = frozenset(stop_ids), prefix_cache
-        before, context = _held(cache, len(prompts)), model.config.context_length
+        before, context = _held(cache, len(prompts)), model.room(None if isinstance(cache, str) else cache)
         prompts = [fitted(ids, held, max_new_tokens, context, overflow) for ids, held in zip(prompts, before, strict=True)]
         longest = max(len(ids) for ids in prompts)
         self.rows = [
-            _Row(ids, held, min(max_new_tokens, context - held - len(ids) + 1), start(sampler), longest - len(ids))
+            _Row(ids, held, int(min(max_new_tokens, context - held - len(ids) + 1)), start(sampler), longest - len(ids))
             for ids, held in zip(prompts, before, strict=True)
         ]
         slots = 0 if cache is None or isinstance(cache, str) else cache.length

@@ -48,14 +48,14 @@ def as_prompts(prompt_ids: Any, vocab_size: int) -> tuple[list[list[int]], bool]
     return prompts, many
 
 
-def fitted(ids: list[int], before: int, max_new_tokens: int, context: int, overflow: str) -> list[int]:
+def fitted(ids: list[int], before: int, max_new_tokens: int, context: float, overflow: str) -> list[int]:
     """The prompt, or as much of its end as the context takes."""
     if overflow not in ("error", "truncate"):
         raise InputError("overflow has two settings.", expected='"error" or "truncate"', got=repr(overflow), todo="Choose one.")
     if before + len(ids) <= context:
         return ids
     if overflow == "truncate" and before == 0:
-        return ids[-max(1, context - max_new_tokens + 1) :]
+        return ids[-max(1, int(context) - max_new_tokens + 1) :]
     raise ContextOverflow(
         "The prompt is longer than the model's context.",
         expected=f"at most {context} tokens",

@@ -4,14 +4,13 @@ prefill      the prompt, in one pass or in chunks: fills the cache
 decode_step  one token, one pass: reads the cache, adds a row
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from kvcourse.caches.base import KVCache
+from kvcourse.caches.base import KVCache, undone_on_error
 from kvcourse.errors import InputError
 from kvcourse.models.base import CausalLM
 
@@ -38,17 +37,3 @@ def decode_step(model: CausalLM, token: int | Ids, cache: KVCache) -> Float[Tens
     ids = [token] if isinstance(token, int) else token
     with torch.inference_mode():
         return model(torch.as_tensor(ids, device=model.device).view(-1, 1), cache=cache)[:, -1]
-
-
-@contextmanager
-def undone_on_error(cache: KVCache | None) -> Iterator[None]:
-    """Give the cache the length and padding it had if anything is raised, an interrupt included."""
-    before, starts = (0, None) if cache is None else (cache.length, cache.starts)
-    try:
-        yield
-    except BaseException:
-        if cache is not None:
-            cache.starts = starts
-            if cache.length != before and cache.can_truncate(before):
-                cache.truncate(before)
-        raise

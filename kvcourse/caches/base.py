@@ -1,13 +1,16 @@
 """Lesson 06: the contract between a model and its cache. Knows nothing about models, attention or how rows are stored.
 
 One forward pass over T tokens: the model asks for `plan(T)` once, calls `append` in each layer, then `advance(T)` once.
-If anything raises on the way it calls `abort()`, and the cache is as it was.
+If anything raises on the way it calls `abort()`, and the cache is as it was. A cache that cannot take T tokens at once says
+so (`passes`), and `undone_on_error` undoes several passes.
 
 A slot is a place in storage, a position a place in the text. They differ when rows are left-padded: position = slot - start.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,6 +45,8 @@ class KVCache(Protocol):
     keys: Literal["rotated", "raw"]  # raw: the model hands over unrotated keys and rotates them when attending
     exact: bool  # logits equal those without a cache, up to rounding
     can_fork: bool
+    rewinds: bool  # truncate reaches every length from 0 to the present one
+    window: int | None  # keys that a query sees, itself included; None: all before it
 
     @property
     def held(self) -> int: ...  # rows stored: a window holds fewer than length
@@ -50,6 +55,7 @@ class KVCache(Protocol):
     @property
     def nbytes(self) -> int: ...
     def bind(self, model: object, batch_size: int, dtype: torch.dtype, device: torch.device) -> None: ...
+    def passes(self, T: int) -> list[int]: ...
     def plan(self, T: int) -> Plan: ...
     def append(self, layer: int, k: Tensor, v: Tensor) -> KeysValues: ...
     def advance(self, T: int) -> None: ...
@@ -57,6 +63,7 @@ class KVCache(Protocol):
     def can_truncate(self, length: int) -> bool: ...
     def truncate(self, length: int) -> None: ...
     def fork(self) -> "KVCache": ...
+    def restore(self, saved: Any) -> None: ...  # be what `saved`, a fork, is
     def reset(self) -> None: ...
     def read(self, layer: int, start: int, stop: int) -> KeysValues: ...
 
@@ -65,3 +72,22 @@ def plan_without_cache(T: int, device: torch.device | str = "cpu", causal: bool 
     """The plan of a model that remembers nothing: positions 0 to T - 1. `causal=False` lets every token see every other."""
     positions = torch.arange(T, device=device)
     return Plan(positions, positions, causal_mask(positions, positions) if causal and T > 1 else None)
+
+
+@contextmanager
+def undone_on_error(cache: KVCache | None) -> Iterator[None]:
+    """Whatever is raised inside, an interrupt included, leaves the cache as it was: cut back, or restored from a fork."""
+    if cache is None:
+        yield
+        return
+    before, starts = cache.length, cache.starts
+    saved = None if getattr(cache, "rewinds", True) else cache.fork()  # a cache that does not say is taken for a full one
+    try:
+        yield
+    except BaseException:
+        if saved is not None:
+            cache.restore(saved)
+        elif cache.length != before and cache.can_truncate(before):
+            cache.truncate(before)
+        cache.starts = starts
+        raise

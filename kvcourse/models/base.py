@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from kvcourse.caches.base import KVCache, Plan, plan_without_cache
+from kvcourse.caches.base import KVCache, Plan, plan_without_cache, undone_on_error
 from kvcourse.config import Config
 from kvcourse.errors import ContextOverflow, InputError
 from kvcourse.meter import count
@@ -23,6 +23,7 @@ class CausalLM(nn.Module):
     """A language model: token ids in, one row of logits per position out."""
 
     config: Config
+    rotary = False  # positions turn keys, rather than being added to the stream
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -46,15 +47,29 @@ class CausalLM(nn.Module):
             return self.compute(tokens, plan_without_cache(T, tokens.device), None, logits_to_keep)
         with torch.no_grad():
             padding = 0 if cache.starts is None else int(cache.starts.min())  # slots that are padding in every row
-            self._require_positions(cache.length - padding, T)
-            weight = next(self.parameters())
-            cache.bind(self, tokens.shape[0], weight.dtype, weight.device)
-            try:
-                logits = self.compute(tokens, cache.plan(T), cache, logits_to_keep)
-                cache.advance(T)
-            except BaseException:  # an interrupt in the middle of a layer, too
-                cache.abort()
-                raise
+            self._require_positions(cache.length - padding, T, cache)
+            parts = cache.passes(T) if T > 1 and hasattr(cache, "passes") else [T]
+            if len(parts) == 1:
+                return self._pass(tokens, cache, logits_to_keep)
+            keep = T if logits_to_keep is None else logits_to_keep
+            with undone_on_error(cache):
+                logits, done = [], 0
+                for size in parts:
+                    done += size
+                    kept = min(size, max(0, keep - (T - done)))
+                    logits.append(self._pass(tokens[:, done - size : done], cache, kept))
+                return torch.cat(logits, dim=1)
+
+    def _pass(self, tokens: Tensor, cache: KVCache, logits_to_keep: int | None) -> Tensor:
+        """One pass, committed or undone."""
+        weight = next(self.parameters())
+        cache.bind(self, tokens.shape[0], weight.dtype, weight.device)
+        try:
+            logits = self.compute(tokens, cache.plan(tokens.shape[1]), cache, logits_to_keep)
+            cache.advance(tokens.shape[1])
+        except BaseException:  # an interrupt in the middle of a layer, too
+            cache.abort()
+            raise
         return logits
 
     def compute(
@@ -65,7 +80,7 @@ class CausalLM(nn.Module):
         count("tokens", real)
         count("kv_rows", real * self.config.n_layer)
         x = self.run_blocks(tokens, plan, cache)  # (B, T, C)
-        return self.head(x if logits_to_keep is None else x[:, -logits_to_keep:])
+        return self.head(x if logits_to_keep is None else x[:, x.shape[1] - logits_to_keep :])
 
     @abstractmethod
     def run_blocks(self, tokens: Int[Tensor, "B T"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
@@ -130,11 +145,17 @@ class CausalLM(nn.Module):
             )
         return tokens.shape[1]
 
-    def _require_positions(self, length: int, T: int) -> None:
-        if length + T > self.config.context_length:
+    def room(self, cache: KVCache | None = None) -> float:
+        """Tokens that a text may have with this cache: the context length; with a window that ends sooner, any number where
+        positions have no end (math.inf).
+        """
+        return self.config.context_length
+
+    def _require_positions(self, length: int, T: int, cache: KVCache | None = None) -> None:
+        if length + T > self.config.context_length and length + T > self.room(cache):
             raise ContextOverflow(
                 "Past the model's context.",
-                expected=f"at most {self.config.context_length} tokens",
+                expected=f"at most {self.room(cache)} tokens",
                 got=f"{length} before and {T} now",
                 todo="Shorten the prompt, or keep fewer earlier tokens.",
             )

@@ -4,6 +4,9 @@ RMSNorm, rotary positions, SwiGLU, grouped-query attention. Names and shapes are
 Source: Touvron et al. 2023; Zhang & Sennrich 2019 (RMSNorm); Shazeer 2020 (SwiGLU); Ainslie et al. 2023 (grouped queries).
 """
 
+import math
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -12,14 +15,20 @@ from torch import Tensor, nn
 from kvcourse.attention import attend, join_heads, split_heads
 from kvcourse.caches.base import KVCache, Plan
 from kvcourse.config import LlamaConfig
-from kvcourse.errors import CacheMismatch
 from kvcourse.models.base import CausalLM
 from kvcourse.models.linear import Packed, lay_out, linear
 from kvcourse.models.part import Part
 from kvcourse.models.rope import Rope, rotate
 from kvcourse.probe import probe
 
-Angles = tuple[Tensor, Tensor]  # cos and sin at this pass's positions
+Turns = tuple[Tensor, Tensor]  # cos and sin at some positions
+
+
+class Angles(NamedTuple):
+    """This pass's rotations. `keys`: of every key that is attended to, where the cache keeps raw ones, else None."""
+
+    queries: Turns
+    keys: Turns | None
 
 
 class Attention(Part):
@@ -37,11 +46,14 @@ class Attention(Part):
     def forward(self, x: Float[Tensor, "B T C"], angles: Angles, plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
         qkv = split_heads(self.qkv(x), self.H + 2 * self.H_kv)  # (B, H + 2 H_kv, T, D)
         qk, v = qkv.split((self.H + self.H_kv, self.H_kv), dim=1)
-        q, k = rotate(qk, *angles).split((self.H, self.H_kv), dim=1)  # (B, H, T, D), (B, H_kv, T, D)
+        q, k = rotate(qk, *angles.queries).split((self.H, self.H_kv), dim=1)  # (B, H, T, D), (B, H_kv, T, D)
         probe(self.layer, "attn.q", q)
         probe(self.layer, "attn.k", k)
         probe(self.layer, "attn.v", v)
-        if cache is not None:
+        if angles.keys is not None and cache is not None:  # kept as they were before rotation, and turned at every use
+            k, v = cache.append(self.layer, qk[:, self.H :], v)
+            k = rotate(k, *angles.keys)
+        elif cache is not None:
             k, v = cache.append(self.layer, k, v)  # (B, H_kv, S, D): the past and these
         probe(self.layer, "attn.attended", k)
         z = attend(q, k, v, plan.mask)  # (B, H, T, D)
@@ -117,6 +129,7 @@ class Llama(CausalLM):
     """
 
     config: LlamaConfig
+    rotary = True
 
     @torch.inference_mode(False)  # tensors made in that mode cannot be trained, nor be seen to change
     def __init__(self, config: LlamaConfig) -> None:
@@ -131,19 +144,27 @@ class Llama(CausalLM):
         self.pack()
 
     def run_blocks(self, tokens: Int[Tensor, "B T"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
-        if cache is not None and cache.keys == "raw":
-            raise CacheMismatch(
-                "This cache wants raw keys.", expected="rotated keys", got=cache.keys, todo="Use another kind of cache."
-            )
         x = self.model.embed_tokens(tokens)
         probe(None, "embed", x)
-        positions = plan.query_positions.clamp(min=0) if plan.padding else plan.query_positions
-        cos, sin = self.rope.at(positions, like=x)  # (T, D) each
-        if positions.dim() == 2:
-            cos, sin = cos[:, None], sin[:, None]  # (B, 1, T, D)
+        raw = cache is not None and cache.keys == "raw"
+        stop = tokens.shape[1] if cache is None else cache.length + tokens.shape[1]
+        angles = Angles(
+            self._turns(plan.query_positions, stop, plan.padding > 0, x),
+            self._turns(plan.key_positions, stop, cache.starts is not None, x) if cache is not None and raw else None,
+        )
         for block in self.model.layers:
-            x = block(x, (cos, sin), plan, cache)
+            x = block(x, angles, plan, cache)
         return x
+
+    def _turns(self, positions: Tensor, stop: int, padded: bool, like: Tensor) -> Turns:
+        """cos and sin at these positions, all below `stop`; padding stands before position 0 and takes its angle."""
+        cos, sin = self.rope.at(positions.clamp(min=0) if padded else positions, like, stop)  # (T, D) each
+        return (cos, sin) if positions.dim() == 1 else (cos[:, None], sin[:, None])  # (B, 1, T, D)
+
+    def room(self, cache: KVCache | None = None) -> float:
+        """As for any model; but what stands further back than a window is never compared, so a text may go on for ever."""
+        window = getattr(cache, "window", None)
+        return self.config.context_length if window is None or window > self.config.context_length else math.inf
 
     def head(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         x = self.model.norm(x)

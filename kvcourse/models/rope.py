@@ -14,7 +14,7 @@ from kvcourse.config import LlamaConfig, RopeScaling
 
 
 class Rope:
-    """cos and sin of every position a model has, made at first use for a dtype and device.
+    """cos and sin of every position a model has, made at first use for a dtype and device; of more, when they are asked for.
 
     Angles are computed in float32, as the code that trained these models computed them.
     """
@@ -23,19 +23,28 @@ class Rope:
         self._config = config
         self._tables: tuple[Tensor, Tensor] | None = None
 
-    def at(self, positions: Int[Tensor, "*B T"], like: Tensor) -> tuple[Float[Tensor, "*B T D"], Float[Tensor, "*B T D"]]:
-        """cos, and sin with its first half negated (what `rotate` wants), at these positions."""
-        if self._tables is None or self._tables[0].dtype != like.dtype or self._tables[0].device != like.device:
-            self._tables = self._make(like.dtype, like.device)
-        cos, sin = self._tables
+    def at(
+        self, positions: Int[Tensor, "*B T"], like: Tensor, stop: int = 0
+    ) -> tuple[Float[Tensor, "*B T D"], Float[Tensor, "*B T D"]]:
+        """cos, and sin with its first half negated (what `rotate` wants), at these positions.
+
+        stop: all positions are below it, where some may lie past the context.
+        """
+        tables = self._tables
+        if tables is None or len(tables[0]) < stop or tables[0].dtype != like.dtype or tables[0].device != like.device:
+            length = self._config.context_length
+            while length < stop:  # a text that grows token by token makes them a few times, not at every token
+                length *= 2
+            tables = self._tables = self._make(length, like.dtype, like.device)
+        cos, sin = tables
         return cos[positions], sin[positions]
 
-    def _make(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    def _make(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         D, scaling = self._config.head_size, self._config.rope_scaling
         frequencies = self._config.rope_theta ** -(torch.arange(0, D, 2, dtype=torch.float32) / D)  # (D / 2,)
         if scaling is not None:
             frequencies = _stretch(frequencies, scaling)
-        angles = torch.arange(self._config.context_length, dtype=torch.float32)[:, None] * frequencies  # (positions, D / 2)
+        angles = torch.arange(length, dtype=torch.float32)[:, None] * frequencies  # (positions, D / 2)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((cos, cos), -1).to(device, dtype), torch.cat((-sin, sin), -1).to(device, dtype)
 

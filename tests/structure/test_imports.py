@@ -18,7 +18,7 @@ LAYERS: list[set[str]] = [
     {"models", "tokenizers", "tokenizer_base", "chat_template"},
     {"checkpoints", "gguf_reader", "hf_config", "hf_folder", "fetch", "tiny", "trace"}
     | {"weights", "weight_files", "weight_names"}
-    | {f"caches.{kind}" for kind in ("full", "growing", "preallocated", "sliding", "quantized", "paged", "make")},
+    | {f"caches.{kind}" for kind in ("bound", "full", "growing", "preallocated", "sliding", "quantized", "paged", "make")},
     {"sampling", "steps", "prompt_ids", "loops", "generate", "corpus", "recall", "train"},
     {"prefix"},
     {"ledger", "providers", "causes"},

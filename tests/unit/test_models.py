@@ -14,7 +14,7 @@ from reference import gpt_logits, llama_logits, weights_of
 
 from kvcourse.caches.base import Plan, plan_without_cache
 from kvcourse.config import GPTConfig, LlamaConfig, RopeScaling
-from kvcourse.errors import CacheMismatch, InputError
+from kvcourse.errors import InputError
 from kvcourse.generate import generate
 from kvcourse.models.gpt import GPT
 from kvcourse.models.llama import Llama
@@ -103,12 +103,14 @@ def test_a_pass_with_a_cache_keeps_no_gradients_and_one_without_does(kind):
         assert not model(random_ids(1, 3)).requires_grad
 
 
-def test_a_model_refuses_a_cache_that_wants_raw_keys():
-    cache = make_empty("growing")
-    cache.keys = "raw"
-    with pytest.raises(CacheMismatch, match="raw keys"):
-        make_model("llama")(random_ids(1, 3), cache=cache)
-    assert cache.length == 0
+@pytest.mark.parametrize("starts", [None, [2, 0]], ids=["even", "ragged"])
+def test_a_llama_turns_raw_keys_itself_at_the_positions_of_the_plan(starts):
+    model, tokens = make_model("llama"), random_ids(2, 9)
+    raw, rotated = make_empty("growing", starts), make_empty("growing", starts)
+    raw.keys = "raw"
+    for part in tokens.split([4, 1, 3, 1], dim=1):
+        assert (model(part, cache=raw) - model(part, cache=rotated)).abs().max() < 1e-12
+    assert not torch.equal(raw.read(0, 0, 9).keys, rotated.read(0, 0, 9).keys)
 
 
 @every_model

@@ -210,7 +210,7 @@ class TurnsNeighbours:
 
     where, caught_by, only = "rope", "the reference", ("llama",)
 
-    def at(self, positions, like):
+    def at(self, positions, like, stop=0):
         cos, sin = super().at(positions, like)
         half = cos.shape[-1] // 2
         return cos[..., :half].repeat_interleave(2, -1), sin[..., half:].repeat_interleave(2, -1)
@@ -221,7 +221,7 @@ class TurnsBackwards:
 
     where, caught_by, only = "rope", "the reference", ("llama",)
 
-    def at(self, positions, like):
+    def at(self, positions, like, stop=0):
         cos, sin = super().at(positions, like)
         return cos, -sin
 
