@@ -8,13 +8,13 @@ The last token that is chosen is never computed: nothing follows it. So cache.le
 import operator
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from kvcourse.caches.base import KVCache
+from kvcourse.caches.base import KVCache, LimitedCache, rewinds
 from kvcourse.caches.make import make_cache
 from kvcourse.errors import CacheFull, InputError
 from kvcourse.meter import Cost, Meter
@@ -88,6 +88,7 @@ class Generation:
             _Row(ids, held, int(min(max_new_tokens, context - held - len(ids) + 1)), start(sampler), longest - len(ids))
             for ids, held in zip(prompts, before, strict=True)
         ]
+        self._shared: Any = None  # a fork from when the first of several rows ended, of a cache that cannot be cut
         slots = 0 if cache is None or isinstance(cache, str) else cache.length
         self.cache = self._prepared(cache, slots + longest + max(row.limit for row in self.rows) - 1)
 
@@ -215,12 +216,17 @@ class Generation:
         """Turn finished rows into padding; say whether any row is left."""
         finished = torch.tensor([row.finish is not None for row in self.rows])
         if finished.any() and not finished.all():
+            if self._shared is None and not rewinds(cache):
+                self._shared = cache.fork()
             starts = torch.zeros(len(self.rows), dtype=torch.int64) if cache.starts is None else cache.starts
             cache.starts = starts.masked_fill(finished, FINISHED)
         return not bool(finished.all())
 
     def _settle(self, cache: KVCache, starts: Tensor | None, before: int) -> None:
         """Padding without finished rows, and only slots in which every row has a token of its own that something followed."""
+        if self._shared is not None:
+            cast(LimitedCache, cache).restore(self._shared)
+            self._shared = None
         cache.starts = starts
         new = min(len(row.tokens) for row in self.rows)
         shared = before + self.rows[0].padding + len(self.rows[0].prompt) + new - 1 if new else before

@@ -10,7 +10,7 @@ A slot is a place in storage, a position a place in the text. They differ when r
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,8 +45,6 @@ class KVCache(Protocol):
     keys: Literal["rotated", "raw"]  # raw: the model hands over unrotated keys and rotates them when attending
     exact: bool  # logits equal those without a cache, up to rounding
     can_fork: bool
-    rewinds: bool  # truncate reaches every length from 0 to the present one
-    window: int | None  # keys that a query sees, itself included; None: all before it
 
     @property
     def held(self) -> int: ...  # rows stored: a window holds fewer than length
@@ -55,7 +53,6 @@ class KVCache(Protocol):
     @property
     def nbytes(self) -> int: ...
     def bind(self, model: object, batch_size: int, dtype: torch.dtype, device: torch.device) -> None: ...
-    def passes(self, T: int) -> list[int]: ...
     def plan(self, T: int) -> Plan: ...
     def append(self, layer: int, k: Tensor, v: Tensor) -> KeysValues: ...
     def advance(self, T: int) -> None: ...
@@ -63,9 +60,23 @@ class KVCache(Protocol):
     def can_truncate(self, length: int) -> bool: ...
     def truncate(self, length: int) -> None: ...
     def fork(self) -> "KVCache": ...
-    def restore(self, saved: Any) -> None: ...  # be what `saved`, a fork, is
     def reset(self) -> None: ...
     def read(self, layer: int, start: int, stop: int) -> KeysValues: ...
+
+
+class LimitedCache(KVCache, Protocol):
+    """What a cache says besides if it forgets rows, or rounds them. One that does not say is taken for one that keeps all."""
+
+    rewinds: bool  # truncate reaches every length from 0 to the present one
+    window: int | None  # keys that a query sees, itself included; None: all before it
+
+    def passes(self, T: int) -> list[int]: ...  # how many of T tokens it takes at once, pass by pass
+    def restore(self, saved: Any) -> None: ...  # be what `saved`, a fork, is
+
+
+def rewinds(cache: KVCache) -> bool:
+    """True if a cache can be cut back to any length."""
+    return getattr(cache, "rewinds", True)
 
 
 def plan_without_cache(T: int, device: torch.device | str = "cpu", causal: bool = True) -> Plan:
@@ -81,12 +92,12 @@ def undone_on_error(cache: KVCache | None) -> Iterator[None]:
         yield
         return
     before, starts = cache.length, cache.starts
-    saved = None if getattr(cache, "rewinds", True) else cache.fork()  # a cache that does not say is taken for a full one
+    saved: Any = None if rewinds(cache) else cache.fork()
     try:
         yield
     except BaseException:
         if saved is not None:
-            cache.restore(saved)
+            cast(LimitedCache, cache).restore(saved)
         elif cache.length != before and cache.can_truncate(before):
             cache.truncate(before)
         cache.starts = starts

@@ -48,7 +48,7 @@ class CausalLM(nn.Module):
         with torch.no_grad():
             padding = 0 if cache.starts is None else int(cache.starts.min())  # slots that are padding in every row
             self._require_positions(cache.length - padding, T, cache)
-            parts = cache.passes(T) if T > 1 and hasattr(cache, "passes") else [T]
+            parts = [T] if T == 1 else getattr(cache, "passes", lambda T: [T])(T)
             if len(parts) == 1:
                 return self._pass(tokens, cache, logits_to_keep)
             keep = T if logits_to_keep is None else logits_to_keep
