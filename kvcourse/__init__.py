@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # what editors and type checkers see; __getattr__ below serve
     from kvcourse.caches.growing import GrowingCache
     from kvcourse.caches.make import make_cache
     from kvcourse.caches.preallocated import PreallocatedCache
+    from kvcourse.caches.quantized import QuantizedCache
+    from kvcourse.caches.sliding import SlidingCache
     from kvcourse.checkpoints import load_model, save_model
     from kvcourse.config import GPTConfig, LlamaConfig, kv_bytes_per_token
     from kvcourse.errors import KVCourseError
@@ -34,6 +36,8 @@ _HOME = {
     "kvcourse.caches.growing": ("GrowingCache",),
     "kvcourse.caches.make": ("make_cache",),
     "kvcourse.caches.preallocated": ("PreallocatedCache",),
+    "kvcourse.caches.quantized": ("QuantizedCache",),
+    "kvcourse.caches.sliding": ("SlidingCache",),
     "kvcourse.checkpoints": ("load_model", "save_model"),
     "kvcourse.config": ("GPTConfig", "LlamaConfig", "kv_bytes_per_token"),
     "kvcourse.errors": ("KVCourseError",),
@@ -52,7 +56,7 @@ __all__ = [  # noqa: RUF022 (grouped as a reader meets them)
     "Cost", "Meter", "timed", "attend", "causal_mask",
     "GPT", "Llama", "load_model", "save_model",
     "CharTokenizer", "WordTokenizer", "BPETokenizer", "ChatTemplate",
-    "GrowingCache", "PreallocatedCache", "make_cache",
+    "GrowingCache", "PreallocatedCache", "SlidingCache", "QuantizedCache", "make_cache",
     "Sampler", "greedy", "prefill", "decode_step", "generate", "stream", "trace", "fetch",
 ]  # fmt: skip
 

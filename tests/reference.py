@@ -19,15 +19,17 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 def attention(q: list, k: list, v: list, queries_per_head: int) -> list[np.ndarray]:
     """q[t][h], k[t][h_kv], v[t][h_kv] are vectors. Token t sees tokens 0 to t."""
-    out = []
-    for t, heads in enumerate(q):
-        parts = []
-        for h, query in enumerate(heads):
-            kv = h // queries_per_head
-            weights = softmax(np.array([query @ k[s][kv] for s in range(t + 1)]) / math.sqrt(len(query)))
-            parts.append(sum(weights[s] * v[s][kv] for s in range(t + 1)))
-        out.append(np.concatenate(parts))
-    return out
+    return [look(heads, k[: t + 1], v[: t + 1], queries_per_head) for t, heads in enumerate(q)]
+
+
+def look(query_heads: list, k: list, v: list, queries_per_head: int) -> np.ndarray:
+    """One token's look at all of k and v."""
+    parts = []
+    for h, query in enumerate(query_heads):
+        kv = h // queries_per_head
+        weights = softmax(np.array([query @ key[kv] for key in k]) / math.sqrt(len(query)))
+        parts.append(sum(weight * value[kv] for weight, value in zip(weights, v, strict=True)))
+    return np.concatenate(parts)
 
 
 def gpt_logits(weights: dict[str, np.ndarray], config, ids: list[int]) -> np.ndarray:
@@ -56,7 +58,9 @@ def gpt_logits(weights: dict[str, np.ndarray], config, ids: list[int]) -> np.nda
     return np.stack([weights["lm_head.weight"] @ norm(x, "transformer.ln_f") for x in stream])
 
 
-def llama_logits(weights: dict[str, np.ndarray], config, ids: list[int]) -> np.ndarray:
+def llama_logits(weights: dict[str, np.ndarray], config, ids: list[int], kept_tokens=None) -> np.ndarray:
+    """kept_tokens(t): which tokens a window with sinks keeps when token t looks, in order, t included. Keys are then stored
+    as they were before rotation, and keys and query turned by their index in that list. None: all, at their own places."""
     D = config.head_size
 
     def norm(x, name):
@@ -79,10 +83,14 @@ def llama_logits(weights: dict[str, np.ndarray], config, ids: list[int]) -> np.n
     for layer in range(config.n_layer):
         name = f"model.layers.{layer}"
         normed = [norm(x, f"{name}.input_layernorm") for x in stream]
-        q = [heads(x, f"{name}.self_attn.q_proj", place) for place, x in enumerate(normed)]
-        k = [heads(x, f"{name}.self_attn.k_proj", place) for place, x in enumerate(normed)]
         v = [heads(x, f"{name}.self_attn.v_proj") for x in normed]
-        mixed = attention(q, k, v, config.n_head // config.n_kv_head)
+        mixed = []
+        for t in range(len(ids)):
+            kept = range(t + 1) if kept_tokens is None else kept_tokens(t)
+            assert kept[-1] == t
+            k = [heads(normed[token], f"{name}.self_attn.k_proj", index) for index, token in enumerate(kept)]
+            q = heads(normed[t], f"{name}.self_attn.q_proj", len(kept) - 1)
+            mixed.append(look(q, k, [v[token] for token in kept], config.n_head // config.n_kv_head))
         stream = [x + linear(z, f"{name}.self_attn.o_proj") for x, z in zip(stream, mixed, strict=True)]
         for place, x in enumerate(stream):
             inner = norm(x, f"{name}.post_attention_layernorm")

@@ -7,9 +7,16 @@ import torch
 from kvcourse.caches.base import KVCache
 from kvcourse.caches.growing import GrowingCache
 from kvcourse.caches.preallocated import PreallocatedCache
+from kvcourse.caches.quantized import QuantizedCache
+from kvcourse.caches.sliding import SlidingCache
 from kvcourse.errors import InputError, UnknownName
 
-KINDS: dict[str, type] = {"growing": GrowingCache, "preallocated": PreallocatedCache}
+KINDS: dict[str, type] = {
+    "growing": GrowingCache,
+    "preallocated": PreallocatedCache,
+    "sliding": SlidingCache,
+    "quantized": QuantizedCache,
+}
 
 
 def make_cache(
@@ -17,7 +24,7 @@ def make_cache(
 ) -> KVCache:
     """An empty cache of that kind, bound to `model`.
 
-    kind: "growing" or "preallocated".
+    kind: "growing", "preallocated", "sliding" (window=, sinks=) or "quantized" (bits=).
     room_tokens: how many tokens it will have to hold, for kinds that want to know beforehand; the context length unless given.
     options: what the class takes.
     Raises: UnknownName; InputError for options that the kind does not take.

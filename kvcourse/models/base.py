@@ -80,7 +80,9 @@ class CausalLM(nn.Module):
         count("tokens", real)
         count("kv_rows", real * self.config.n_layer)
         x = self.run_blocks(tokens, plan, cache)  # (B, T, C)
-        return self.head(x if logits_to_keep is None else x[:, x.shape[1] - logits_to_keep :])
+        if logits_to_keep == 0:  # a part of a split pass that nobody asks about
+            return x.new_empty(x.shape[0], 0, self.config.vocab_size)
+        return self.head(x if logits_to_keep is None else x[:, -logits_to_keep:])
 
     @abstractmethod
     def run_blocks(self, tokens: Int[Tensor, "B T"], plan: Plan, cache: KVCache | None) -> Float[Tensor, "B T C"]:
