@@ -136,7 +136,7 @@ def test_while_nothing_is_rounded_it_is_a_full_cache(claim, model_kind):
 @pytest.mark.parametrize("bits", [8, 4])
 def test_memory_is_what_the_formula_says(bits):
     model = make_model("llama", torch.float32)
-    cache = make_cache("quantized", model, bits=bits, group_tokens=4, residual_tokens=6)
+    cache = QuantizedCache(bits, 4, 6)
     model(random_ids(1, 20), cache=cache)
     L, H_kv, D, packed = 3, 2, 6, 12
     codes = 2 * packed * D * bits // 8
@@ -282,7 +282,9 @@ def test_settings_that_cannot_be_are_refused(options):
     assert caught.value.todo
 
 
-def test_it_says_what_it_is():
+def test_it_is_made_by_name_and_says_what_it_is():
+    made = make_cache("quantized", make_model("gpt"), bits=4, group_tokens=2, residual_tokens=3)
+    assert isinstance(made, QuantizedCache) and (made.bits, made.group_tokens, made.residual_tokens) == (4, 2, 3)
     cache = QuantizedCache(4)
     assert (cache.keys, cache.exact, cache.can_fork, cache.rewinds, cache.capacity, cache.window) == (
         "rotated",
