@@ -12,9 +12,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets
+import numpy as np
 from IPython.display import display
 from jaxtyping import Float
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from kvcourse.caches.base import KVCache
@@ -97,10 +100,15 @@ class Frames:
 
 
 def quick_png(figure: Figure) -> bytes:
-    """For frames that somebody waits for: fewer pixels and lighter compression than `style.png`, in half the time."""
+    """For frames that somebody waits for: fewer pixels and lighter compression than `style.png`, and drawn once, where
+    `savefig` draws twice.
+    """
     buffer = io.BytesIO()
     with style.use():
-        figure.savefig(buffer, format="png", dpi=1.5 * style.DPI, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
+        figure.set_dpi(1.5 * style.DPI)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        Image.fromarray(np.asarray(canvas.buffer_rgba())).save(buffer, format="png", compress_level=3)
     return buffer.getvalue()
 
 
