@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvcourse import cli_exercises
 from kvcourse.cli_grade import grade
+from kvcourse.cli_memory import memory
 from kvcourse.cli_weights import weights
 from kvcourse.errors import InputError, KVCourseError
 
@@ -164,6 +165,7 @@ def chat(
 
 
 app.command()(weights)
+app.command()(memory)
 cli_exercises.register(app)
 app.command()(grade)
 

@@ -23,6 +23,9 @@ _PLACES = {
     "plot_counts": "kvcourse.viz.work_plots",
     "plot_reach": "kvcourse.viz.work_plots",
     "plot_seconds": "kvcourse.viz.work_plots",
+    "memory_plot": "kvcourse.viz.memory_plots",
+    "draw_memory": "kvcourse.viz.memory_plots",
+    "memory_calculator": "kvcourse.viz.memory_widget",
 }
 _MODULES = (
     "moments",
