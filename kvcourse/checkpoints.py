@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from kvcourse.config import Config, GPTConfig
-from kvcourse.errors import CheckpointError, UnknownName
+from kvcourse.errors import CheckpointError, InputError, UnknownName
 from kvcourse.fetch import SOURCES, model_folder
 from kvcourse.gguf_reader import read_gguf
 from kvcourse.hf_config import read_config
@@ -22,6 +22,7 @@ from kvcourse.hf_folder import INDEX, WEIGHTS, read_json, refuse_foreign, replac
 from kvcourse.models.base import CausalLM
 from kvcourse.models.gpt import GPT
 from kvcourse.models.llama import Llama
+from kvcourse.models.narrow import narrow, require_format
 from kvcourse.tiny import TINY_SHAPE, TINY_WEIGHTS, tiny_tokenizer
 from kvcourse.tokenizers import Tokenizer, load_tokenizer
 
@@ -36,15 +37,22 @@ _SHOWN = 8  # names in an error
 
 
 def load_model(
-    name_or_path: str | Path, *, dtype: torch.dtype | None = torch.float32, device: str | torch.device = "cpu"
+    name_or_path: str | Path,
+    *,
+    dtype: torch.dtype | None = torch.float32,
+    device: str | torch.device = "cpu",
+    weights: str | None = None,
 ) -> CausalLM:
     """A model ready to run, with its tokenizer where the source has one.
 
     name_or_path: "tiny", "smollm2" (after `kvcourse fetch smollm2`), a Hugging Face folder of a GPT-2 or Llama model with
         safetensors weights, or a .gguf file of a Llama.
     dtype: of the weights; None keeps the file's.
-    Raises: UnknownName, NotFetched, CheckpointError.
+    weights: "float16" or "int8" stores the large matrices in two bytes or one a number and computes in float32 between
+        them: faster to read, at the error that kvcourse.models.narrow states. Not for training or saving.
+    Raises: UnknownName, NotFetched, CheckpointError; InputError for other `weights`, or with another dtype or device.
     """
+    require_format(weights, dtype, torch.device(device))
     path = Path(name_or_path).expanduser()
     if name_or_path == "tiny":
         parts: Parts = TINY_SHAPE, _read_safetensors(TINY_WEIGHTS), tiny_tokenizer()
@@ -57,8 +65,8 @@ def load_model(
     else:
         raise UnknownName("There is no such model.", expected=f"tiny, {', '.join(SOURCES)}, a folder or a .gguf file",
                           got=repr(str(name_or_path)), todo="Check the spelling, or the path.")  # fmt: skip
-    config, weights, tokenizer = parts
-    model = _fill(config, weights, dtype, device)
+    config, tensors, tokenizer = parts
+    model = _fill(config, tensors, dtype, device, weights)
     model.tokenizer = tokenizer
     return model
 
@@ -67,7 +75,11 @@ def save_model(model: CausalLM, folder: str | Path) -> Path:
     """Write a Hugging Face folder that transformers and `load_model` read: whole, or not at all.
 
     The weights keep their dtype; a tied head is not written twice. An earlier model in `folder` is replaced.
+    Raises: InputError for a model with narrow weights.
     """
+    if model.weight_format is not None:
+        raise InputError("Narrow weights are not written to files.", expected="weights as they were",
+                         got=repr(model.weight_format), todo="Load the model without weights=, and save that.")  # fmt: skip
     folder = Path(folder).expanduser()
     refuse_foreign(folder)
     tied = _is_tied(model.config)
@@ -82,7 +94,13 @@ def save_model(model: CausalLM, folder: str | Path) -> Path:
     return folder
 
 
-def _fill(config: Config, weights: Mapping[str, Tensor], dtype: torch.dtype | None, device: str | torch.device) -> CausalLM:
+def _fill(
+    config: Config,
+    weights: Mapping[str, Tensor],
+    dtype: torch.dtype | None,
+    device: str | torch.device,
+    weight_format: str | None = None,
+) -> CausalLM:
     """A model of this shape that holds copies of these weights. It is made without memory, so nothing is filled twice."""
     with torch.inference_mode(False), torch.no_grad():
         with torch.device("meta"), _Undrawn():
@@ -92,6 +110,8 @@ def _fill(config: Config, weights: Mapping[str, Tensor], dtype: torch.dtype | No
         if _is_tied(config):
             kept[_HEAD] = kept[_embedding(config)]  # the same object, so the model stays tied
         model.load_state_dict(kept, assign=True)
+        if weight_format is not None:
+            narrow(model, weight_format)
         model.pack()  # copies most weights, into another layout
         in_file = {tensor.data_ptr() for tensor in weights.values()}
         for parameter in model.parameters():

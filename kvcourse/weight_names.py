@@ -24,7 +24,7 @@ _PARTS: tuple[tuple[str, str], ...] = (  # (pattern of a whole name without its 
     (r"attn\.(masked_)?bias|self_attn\.rotary_emb\.inv_freq", "constant, not learned"),
 )
 _LAYER = re.compile(r"(?:(?:transformer\.)?h|model\.layers|blk)\.(\d+)\.(.+)")
-_ENDING = re.compile(r"(.+)\.(weight|bias)")
+_ENDING = re.compile(r"(.+)\.(weight|bias|weight_scale)")
 
 
 class Place(NamedTuple):
@@ -43,5 +43,5 @@ def place_of(name: str) -> Place:
         if re.fullmatch(pattern, rest):  # a buffer, named without an ending
             return Place(role, layer)
         if ending and re.fullmatch(pattern, ending[1]):
-            return Place(role + (" bias" if ending[2] == "bias" else ""), layer)
+            return Place(role + {"bias": " bias", "weight_scale": " scales"}.get(ending[2], ""), layer)
     return Place("unknown", layer)

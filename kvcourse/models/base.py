@@ -29,6 +29,7 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.tokenizer: Any = None  # set by whoever loads the model
+        self.weight_format: str | None = None  # "float16" or "int8" where models.narrow has stored the large matrices so
         self._fingerprint = Fingerprint()
 
     def forward(
@@ -62,7 +63,7 @@ class CausalLM(nn.Module):
 
     def _pass(self, tokens: Tensor, cache: KVCache, logits_to_keep: int | None) -> Tensor:
         """One pass, committed or undone."""
-        weight = next(self.parameters())
+        weight = self.norm_weight
         cache.bind(self, tokens.shape[0], weight.dtype, weight.device)
         try:
             logits = self.compute(tokens, cache.plan(tokens.shape[1]), cache, logits_to_keep)
@@ -105,12 +106,18 @@ class CausalLM(nn.Module):
         """Lay the weights out for speed, now rather than at the first pass. Changes no value, name or shape."""
 
     @property
+    @abstractmethod
+    def norm_weight(self) -> Float[Tensor, " C"]:
+        """The last norm's weights, which no format narrows: they say in what dtype, and where, the model computes."""
+
+    @property
     def dtype(self) -> torch.dtype:
-        return next(self.parameters()).dtype
+        """Of activations, keys and values. Narrow weights have another."""
+        return self.norm_weight.dtype
 
     @property
     def device(self) -> torch.device:
-        return next(self.parameters()).device
+        return self.norm_weight.device
 
     @property
     def fingerprint(self) -> str:

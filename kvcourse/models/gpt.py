@@ -15,7 +15,7 @@ from kvcourse.attention import attend, join_heads, split_heads
 from kvcourse.caches.base import KVCache, Plan
 from kvcourse.config import GPTConfig
 from kvcourse.models.base import CausalLM
-from kvcourse.models.linear import Conv1D, LayerNorm, lay_out, linear
+from kvcourse.models.linear import Conv1D, LayerNorm, Linear, lay_out
 from kvcourse.models.part import Part
 from kvcourse.probe import probe
 
@@ -113,7 +113,7 @@ class GPT(CausalLM):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
         self.transformer = Transformer(config)
-        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.lm_head = Linear(config.n_embd, config.vocab_size)
         self.tie()
         self._draw_weights()
         self.pack()
@@ -132,12 +132,19 @@ class GPT(CausalLM):
     def head(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         x = self.transformer.ln_f(x)
         probe(None, "ln_final", x)
-        return linear(x, self.lm_head.weight)
+        return self.lm_head(x)
 
     def tie(self) -> None:
-        self.lm_head.weight = self.transformer.wte.weight  # one tensor, two names
+        for name, parameter in self.transformer.wte._parameters.items():  # one tensor, two names
+            setattr(self.lm_head, name, parameter)
+
+    @property
+    def norm_weight(self) -> Tensor:
+        return self.transformer.ln_f.weight
 
     def pack(self) -> None:
+        if self.weight_format is not None:  # narrow weights lie as they should from the start
+            return
         lay_out(self.lm_head.weight, n_in=self.config.n_embd)
         for module in self.modules():
             if isinstance(module, Conv1D):

@@ -56,6 +56,17 @@ class Conv1D(Part):
         return linear(x, weight.t(), bias)  # type: ignore[union-attr]
 
 
+class Linear(Part, nn.Linear):
+    """PyTorch's without a bias, counted, and with a product of its own for one row."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__(n_in, n_out, bias=False)
+
+    def forward(self, x: Float[Tensor, "B T i"]) -> Float[Tensor, "B T o"]:
+        weight, _ = self._parameters.values()
+        return linear(x, weight)  # type: ignore[arg-type]
+
+
 class LayerNorm(Part, nn.LayerNorm):
     """PyTorch's, with fewer calls in between."""
 
