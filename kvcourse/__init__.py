@@ -12,8 +12,10 @@ from kvcourse.course import LESSONS
 
 if TYPE_CHECKING:  # what editors and type checkers see; __getattr__ below serves the same names
     from kvcourse.attention import attend, causal_mask
+    from kvcourse.caches.block_pool import BlockPool
     from kvcourse.caches.growing import GrowingCache
     from kvcourse.caches.make import make_cache
+    from kvcourse.caches.paged import PagedCache, PagedPool
     from kvcourse.caches.preallocated import PreallocatedCache
     from kvcourse.caches.quantized import QuantizedCache
     from kvcourse.caches.sliding import SlidingCache
@@ -33,8 +35,10 @@ __version__ = "0.1.0"
 
 _HOME = {
     "kvcourse.attention": ("attend", "causal_mask"),
+    "kvcourse.caches.block_pool": ("BlockPool",),
     "kvcourse.caches.growing": ("GrowingCache",),
     "kvcourse.caches.make": ("make_cache",),
+    "kvcourse.caches.paged": ("PagedCache", "PagedPool"),
     "kvcourse.caches.preallocated": ("PreallocatedCache",),
     "kvcourse.caches.quantized": ("QuantizedCache",),
     "kvcourse.caches.sliding": ("SlidingCache",),
@@ -56,7 +60,8 @@ __all__ = [  # noqa: RUF022 (grouped as a reader meets them)
     "Cost", "Meter", "timed", "attend", "causal_mask",
     "GPT", "Llama", "load_model", "save_model",
     "CharTokenizer", "WordTokenizer", "BPETokenizer", "ChatTemplate",
-    "GrowingCache", "PreallocatedCache", "SlidingCache", "QuantizedCache", "make_cache",
+    "GrowingCache", "PreallocatedCache", "SlidingCache", "QuantizedCache",
+    "BlockPool", "PagedPool", "PagedCache", "make_cache",
     "Sampler", "greedy", "prefill", "decode_step", "generate", "stream", "trace", "fetch",
 ]  # fmt: skip
 

@@ -6,6 +6,8 @@ import torch
 
 from kvcourse.caches.base import KVCache
 from kvcourse.caches.growing import GrowingCache
+from kvcourse.caches.paged import PagedCache
+from kvcourse.caches.paged_pool import PagedPool, checked_block_tokens
 from kvcourse.caches.preallocated import PreallocatedCache
 from kvcourse.caches.quantized import QuantizedCache
 from kvcourse.caches.sliding import SlidingCache
@@ -16,6 +18,7 @@ KINDS: dict[str, type] = {
     "preallocated": PreallocatedCache,
     "sliding": SlidingCache,
     "quantized": QuantizedCache,
+    "paged": PagedCache,
 }
 
 
@@ -24,7 +27,8 @@ def make_cache(
 ) -> KVCache:
     """An empty cache of that kind, bound to `model`.
 
-    kind: "growing", "preallocated", "sliding" (window=, sinks=) or "quantized" (bits=).
+    kind: "growing", "preallocated", "sliding" (window=, sinks=), "quantized" (bits=) or "paged" (pool=, or n_blocks= and
+        block_tokens= for a pool of its own).
     room_tokens: how many tokens it will have to hold, for kinds that want to know beforehand; the context length unless given.
     options: what the class takes.
     Raises: UnknownName; InputError for options that the kind does not take.
@@ -35,12 +39,24 @@ def make_cache(
         )
     if kind == "preallocated":
         options.setdefault("capacity", room_tokens or model.config.context_length)  # type: ignore[union-attr]
+    if kind == "sliding" and "window" not in options:
+        raise InputError("A sliding cache needs a window.", expected="window=, the keys that a token sees", got="none",
+                         todo="make_cache('sliding', model, window=1024, sinks=4), for instance.")  # fmt: skip
+    if kind == "paged" and options.get("pool") is None:
+        options["pool"] = _own_pool(model, batch_size, room_tokens, options)
     try:
         cache = KINDS[kind](**options)
     except TypeError as fault:
         raise InputError(
             f"An option that {kind!r} does not take: {fault}.", todo=f"See help({KINDS[kind].__name__})."
         ) from None
-    weight = next(model.parameters())
-    cache.bind(model, batch_size, weight.dtype, weight.device)
+    cache.bind(model, batch_size, model.dtype, model.device)
     return cache
+
+
+def _own_pool(model: Any, batch_size: int, room_tokens: int | None, options: dict[str, Any]) -> PagedPool:
+    """A pool with room for one cache. Takes its settings out of `options`."""
+    block_tokens, n_blocks = checked_block_tokens(options.pop("block_tokens", 16)), options.pop("n_blocks", None)
+    if n_blocks is None:
+        n_blocks = batch_size * -(-(room_tokens or model.config.context_length) // block_tokens)
+    return PagedPool(model, n_blocks, block_tokens)

@@ -9,6 +9,7 @@ from helpers import CACHES, make_empty
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from pools import check_pool
 
 from kvcourse.errors import CacheFull, CacheMismatch, CacheMisuse, InputError
 
@@ -20,7 +21,7 @@ class Model:
     """All that a cache wants of one."""
 
     class config:
-        n_layer = L
+        n_layer, n_kv_head, head_size = L, H_KV, D
 
 
 @dataclass
@@ -72,7 +73,7 @@ class CacheMachine(RuleBasedStateMachine):
             with pytest.raises(InputError):
                 plain.cache.plan(0)
             return
-        if plain.cache.capacity is not None and plain.length + T > CAPACITY:
+        if plain.cache.capacity is not None and plain.length + T > plain.cache.capacity:
             for act in (lambda: plain.cache.plan(T), lambda: plain.cache.append(0, *row_tensors([0] * T))):
                 with pytest.raises(CacheFull):
                     act()
@@ -101,6 +102,12 @@ class CacheMachine(RuleBasedStateMachine):
                 plain.cache.advance(1)
         plain.cache.abort()
         plain.pending = []
+
+    @rule(which=st.integers(0, 3), T=st.integers(1, 5))
+    def whole_pass(self, which, T):
+        """Chance alone puts these together too rarely to reach what lies beyond."""
+        self.append(which=which, T=T, layers=L)
+        self.advance_or_abort(which=which, commit=True)
 
     @rule(which=st.integers(0, 3), length=st.integers(-2, CAPACITY + 2))
     def truncate(self, which, length):
@@ -146,7 +153,7 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3), wrong=st.sampled_from(["model", "batch", "dtype", "heads", "values"]))
     def use_wrongly(self, which, wrong):
         plain = self.pick(which)
-        if plain.cache.capacity is not None and plain.length + 1 > CAPACITY:
+        if plain.cache.capacity is not None and plain.length + 1 > plain.cache.capacity:
             return
         keys, values = row_tensors([0])
         acts = {
@@ -177,6 +184,11 @@ class CacheMachine(RuleBasedStateMachine):
         if self.kind == "preallocated" and not plain.pending:
             layers = {L} if plain.length else set(range(L + 1))  # buffers are made by the first pass, and outlive a reset
             assert plain.cache.nbytes in {n * CAPACITY * token_bytes for n in layers}
+        if self.kind == "paged":
+            check_pool(*(member.cache for member in self.family))
+            if not plain.pending:
+                P = plain.cache.pool.block_tokens
+                assert plain.cache.nbytes == L * -(-plain.length // P) * P * token_bytes
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -17,16 +17,17 @@ LAYERS: list[set[str]] = [
     {"attention", "caches.base", "caches"},
     {"models", "tokenizers", "tokenizer_base", "chat_template"},
     {"checkpoints", "gguf_reader", "hf_config", "hf_folder", "fetch", "tiny", "trace"}
-    | {"weights", "weight_files", "weight_names"}
-    | {f"caches.{kind}" for kind in ("bound", "full", "growing", "preallocated", "sliding", "quantized", "paged", "make")},
-    {"sampling", "steps", "prompt_ids", "loops", "generate", "corpus", "recall", "train"},
+    | {"weights", "weight_files", "weight_names", "model_shapes", "memory"}
+    | {f"caches.{kind}" for kind in ("bound", "full", "growing", "preallocated", "sliding", "quantized", "make")}
+    | {f"caches.{kind}" for kind in ("block_pool", "paged_pool", "paged")},
+    {"sampling", "steps", "prompt_ids", "loops", "generate", "speculative", "corpus", "recall", "train"},
     {"prefix"},
     {"ledger", "providers", "causes"},
     {"sessions"},
     {"context", "prompts"},
     {"checks", "viz"},
     {"grader", "cli", "cli_exercises", "cli_grade", "cli_weights", "__main__", "course", "doctor", "lab", "lesson_files"}
-    | {"tables", "chat", "terminal"},
+    | {"tables", "chat", "terminal", "cli_memory"},
 ]
 EXCEPTIONS = {
     ("__init__", "course"): "the lesson table is a public name; course imports nothing but errors",

@@ -102,16 +102,16 @@ def test_nothing_else_is_possible_in_the_middle_of_a_pass(kind):
 def test_rows_that_do_not_fit_are_refused(kind):
     cache = make_cache(kind, make_model("gpt"), batch_size=2)
     for layer in range(3):
-        cache.append(layer, *rows(2, B=2))
+        cache.append(layer, *rows(2, 2, 4, 6))
     cache.advance(2)
     before = snapshot(cache, 3)
     wrong = {
-        "batch size": rows(B=1),
-        "heads": rows(B=2, H_kv=3),
-        "head size": rows(B=2, D=4),
-        "dtype": rows(B=2, dtype=torch.float32),
-        "values": (rows(B=2)[0], rows(2, B=2)[1]),
-        "value dtype": (rows(B=2)[0], rows(B=2, dtype=torch.float32)[1]),
+        "batch size": rows(1, 1, 4, 6),
+        "heads": rows(1, 2, 3, 6),
+        "head size": rows(1, 2, 4, 4),
+        "dtype": rows(1, 2, 4, 6, torch.float32),
+        "values": (rows(1, 2, 4, 6)[0], rows(2, 2, 4, 6)[1]),
+        "value dtype": (rows(1, 2, 4, 6)[0], rows(1, 2, 4, 6, torch.float32)[1]),
     }
     for name, (k, v) in wrong.items():
         with pytest.raises(CacheMismatch) as caught:
@@ -148,7 +148,8 @@ def test_a_cache_that_was_bound_before_stays_bound_when_its_first_pass_fails(kin
     cache.reset()
     with raising_in(model.transformer.ln_f, ValueError()), pytest.raises(ValueError):
         model(random_ids(1, 3), cache=cache)
-    assert cache.nbytes == (0 if kind == "growing" else nbytes)  # buffers that were there before the pass are there after it
+    # Buffers that were there before the pass are there after it.
+    assert cache.nbytes == (nbytes if kind == "preallocated" else 0)
     with pytest.raises(CacheMismatch):
         other(random_ids(1, 3), cache=cache)
 
@@ -262,6 +263,7 @@ def test_make_cache_knows_its_kinds_and_binds_them():
         ("paged?", {}, UnknownName, "growing, preallocated"),
         ("", {}, UnknownName, "growing, preallocated"),
         ("growing", {"capacity": 3}, InputError, "capacity"),
+        ("sliding", {"sinks": 2}, InputError, "needs a window"),
         ("preallocated", {"window": 3}, InputError, "window"),
         ("preallocated", {"capacity": 0}, InputError, "1 token or more"),
         ("growing", {"starts": [0]}, CacheMismatch, "one row per start"),
