@@ -1,32 +1,29 @@
-"""Lesson 07: the engines that are compared, each in a process of its own. Knows nothing about tables.
+"""Lesson 07: the engines that are compared, each a function from a request to an answer. Knows nothing about tables.
 
-Every engine gets the same weights (one seed) and answers the same request: a prompt, a number of new tokens, greedy. A
-worker process serves one engine, so that its peak memory is its own, and sits still while another one runs.
+Every engine reads its weights from the same folder and answers the same request, greedily. Each imports what it needs when it
+is built, so that no process holds another engine's library; PyTorch is in all of them.
 """
 
-import contextlib
-import json
-import os
-import resource
-import subprocess
-import sys
+import importlib.util
+import inspect
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
+BYTES_PER_WEIGHT = {"float32": 4, "float16": 2, "int8": 1}  # "4-bit": what the file says
 
-from kvcourse.caches.make import make_cache
-from kvcourse.config import GPTConfig
-from kvcourse.generate import decode_step, prefill
-from kvcourse.models.gpt import GPT
 
-SHAPES = {
-    "gpt2-small": GPTConfig(),
-    "small": GPTConfig(vocab_size=997, context_length=128, n_layer=2, n_head=2, n_embd=64),  # to try the benchmark itself
-}
+@dataclass(frozen=True)
+class Request:
+    """`new` tokens after `prompt`. Of the prompt, `kept` tokens were processed before the clock starts."""
+
+    prompt: list[int]
+    new: int
+    kept: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,161 +35,122 @@ class Answer:
     decode_s: float  # for all new tokens after the first
 
 
-Engine = Callable[[list[int], int], Answer]
-Weights = dict[str, torch.Tensor]
+Answerer = Callable[[Request], Answer]
 
 
-def draw_weights(config: GPTConfig) -> Weights:
-    """Random weights under GPT-2's names, each in a tensor of its own."""
-    with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in GPT(config).state_dict().items()}
-    generator = torch.Generator().manual_seed(0)
-    weights = {}
-    for name, shape in shapes.items():
-        around = 1.0 if "ln_" in name and name.endswith("weight") else 0.0
-        weights[name] = torch.empty(shape).normal_(around, 0.02, generator=generator)
-    weights["lm_head.weight"] = weights["transformer.wte.weight"]  # tied
-    return weights
+@dataclass(frozen=True)
+class Engine:
+    """build: from a folder of weights, and the most tokens that a request has, to something that answers."""
+
+    build: Callable[[Path, int], Answerer]
+    precision: str  # of the weights
+    is_transformers: bool = False
 
 
-def ours(cache_kind: str) -> Callable[[GPTConfig, Weights], Engine]:
+def timed_answer(steps: Iterator[int], new: int) -> Answer:
+    """Take `new` tokens and look at the clock after the first and after the last."""
+    start = time.perf_counter()
+    tokens = [next(steps)]
+    first = time.perf_counter()
+    tokens += [next(steps) for _ in range(new - 1)]
+    return Answer(tokens, first - start, time.perf_counter() - first)
+
+
+def ours(cache_kind: str, weights: str, folder: Path, room: int) -> Answerer:
     """kvcourse with one of its caches."""
+    from kvcourse.caches.make import make_cache
+    from kvcourse.checkpoints import load_model
+    from kvcourse.steps import decode_step, prefill
 
-    def build(config: GPTConfig, weights: Weights) -> Engine:
-        with torch.device("meta"):
-            model = GPT(config)
-        model.load_state_dict(weights, assign=True)
-        weights.clear()
-        model.eval().requires_grad_(False)
-        model.tie()
-        model.pack()
+    options: dict[str, Any] = {} if weights == "float32" else {"weights": weights}
+    model = load_model(folder, **options)
 
-        def answer(prompt: list[int], new: int) -> Answer:
-            start = time.perf_counter()
-            cache = make_cache(cache_kind, model, room_tokens=len(prompt) + new)
-            tokens = [int(prefill(model, prompt, cache).argmax())]
-            first = time.perf_counter()
-            for _ in range(new - 1):
-                tokens.append(int(decode_step(model, tokens[-1], cache).argmax()))
-            return Answer(tokens, first - start, time.perf_counter() - first)
+    def steps(cache: Any, prompt: list[int]) -> Iterator[int]:
+        logits = prefill(model, prompt, cache)
+        while True:
+            token = int(logits.argmax())
+            yield token
+            logits = decode_step(model, token, cache)
 
-        return answer
+    def answer(request: Request) -> Answer:
+        cache = make_cache(cache_kind, model, room_tokens=len(request.prompt) + request.new)
+        if request.kept:
+            prefill(model, request.prompt[: request.kept], cache)
+        return timed_answer(steps(cache, request.prompt[request.kept :]), request.new)
 
-    return build
+    return answer
 
 
-def transformers_with(cache_name: str) -> Callable[[GPTConfig, Weights], Engine]:
+def transformers_with(cache_name: str, dtype: str, folder: Path, room: int) -> Answerer:
     """Hugging Face transformers' model in a bare greedy loop: faster than its `generate`, so the fairer peer."""
+    import torch
+    import transformers
 
-    def build(config: GPTConfig, weights: Weights) -> Engine:
-        import transformers
+    transformers.utils.logging.disable_progress_bar()
+    peer = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+    for parameter in peer.parameters():
+        parameter.data = parameter.data.clone()  # in memory of its own, where it may have been the file's
 
-        theirs = transformers.GPT2Config(
-            vocab_size=config.vocab_size,
-            n_positions=config.context_length,
-            n_layer=config.n_layer,
-            n_head=config.n_head,
-            n_embd=config.n_embd,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-        with torch.device("meta"):
-            peer = transformers.GPT2LMHeadModel(theirs).eval()
-        peer.load_state_dict(weights, assign=True)
-        weights.clear()
-        assert not any(tensor.is_meta for tensor in (*peer.parameters(), *peer.buffers()))
+    def steps(cache: Any, prompt: list[int]) -> Iterator[int]:
+        step = peer(torch.tensor([prompt]), cache=cache, use_cache=True, logits_to_keep=1)
+        while True:
+            token = int(step.logits[0, -1].argmax())
+            yield token
+            step = peer(torch.tensor([[token]]), cache=cache, use_cache=True)
 
-        def new_cache(length: int) -> Any:
-            if cache_name == "DynamicCache":
-                return transformers.DynamicCache(config=theirs)
-            return transformers.StaticCache(config=theirs, max_cache_len=length)
+    def answer(request: Request) -> Answer:
+        length = {"max_cache_len": len(request.prompt) + request.new} if cache_name == "StaticCache" else {}
+        with torch.inference_mode():
+            cache = getattr(transformers, cache_name)(config=peer.config, **length)
+            if request.kept:
+                peer(torch.tensor([request.prompt[: request.kept]]), cache=cache, use_cache=True, logits_to_keep=1)
+            return timed_answer(steps(cache, request.prompt[request.kept :]), request.new)
 
-        def answer(prompt: list[int], new: int) -> Answer:
-            with torch.inference_mode():
-                start = time.perf_counter()
-                cache = new_cache(len(prompt) + new)
-                step = peer(torch.tensor([prompt]), cache=cache, use_cache=True, logits_to_keep=1)
-                tokens = [int(step.logits[0, -1].argmax())]
-                first = time.perf_counter()
-                for _ in range(new - 1):
-                    step = peer(torch.tensor([tokens[-1:]]), cache=cache, use_cache=True)
-                    tokens.append(int(step.logits[0, -1].argmax()))
-                return Answer(tokens, first - start, time.perf_counter() - first)
-
-        return answer
-
-    return build
+    return answer
 
 
-ENGINES = {
-    "kvcourse preallocated": ours("preallocated"),
-    "kvcourse growing": ours("growing"),
-    "transformers DynamicCache": transformers_with("DynamicCache"),
-    "transformers StaticCache": transformers_with("StaticCache"),
-}
+def llama_cpp_with(precision: str, flash: bool, folder: Path, room: int) -> Answerer:
+    """llama.cpp through llama-cpp-python: the fetched 4-bit file, or its numbers written out in full or half precision."""
+    import llama_cpp
+    import torch
+
+    from benchmarks.gguf_files import in_precision
+
+    kv = llama_cpp.GGML_TYPE_F32 if precision == "float32" else llama_cpp.GGML_TYPE_F16  # of the cache
+    with in_precision(folder, precision) as file:
+        llama = llama_cpp.Llama(
+            str(file), n_ctx=room, n_batch=room, n_threads=torch.get_num_threads(), n_threads_batch=torch.get_num_threads(),
+            flash_attn=flash, type_k=kv, type_v=kv, use_mmap=False, verbose=False,
+        )  # fmt: skip
+
+    def answer(request: Request) -> Answer:
+        llama.reset()
+        if request.kept:
+            llama.eval(request.prompt[: request.kept])
+        with closing(llama.generate(request.prompt, temp=0.0)) as steps:  # finds what is kept by comparing tokens
+            return timed_answer(steps, request.new)
+
+    return answer
 
 
-def forget_peak_memory() -> None:
-    """Count from here on (Linux only): building a model takes more memory for a moment than running it."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+def engines_for(shape: str) -> dict[str, Engine]:
+    """Everything that runs this shape here, by name."""
+    from kvcourse.checkpoints import load_model
+
+    found = {f"kvcourse {kind}": Engine(partial(ours, kind, "float32"), "float32") for kind in ("preallocated", "growing")}
+    if "weights" in inspect.signature(load_model).parameters:
+        for weights in ("float16", "int8"):
+            found[f"kvcourse, {weights} weights"] = Engine(partial(ours, "preallocated", weights), weights)
+    for cache in ("DynamicCache", "StaticCache"):
+        found[f"transformers {cache}"] = Engine(partial(transformers_with, cache, "float32"), "float32", True)
+    found["transformers, float16"] = Engine(partial(transformers_with, "DynamicCache", "float16"), "float16", True)
+    if shape == "smollm2" and has_llama_cpp():
+        for precision in ("float32", "float16", "4-bit"):
+            for flash in (False, True):
+                name = f"llama.cpp {precision}" + (", flash" if flash else "")
+                found[name] = Engine(partial(llama_cpp_with, precision, flash), precision)
+    return found
 
 
-def peak_memory() -> int:
-    """The most memory this process has held (bytes), since `forget_peak_memory` where that works."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-class Worker:
-    """One engine in a process of its own, asked over a pipe."""
-
-    def __init__(self, engine: str, shape: str, threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.engines", engine, shape, str(threads)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self.parameters_bytes = int(self._line()["read_bytes"])
-
-    def ask(self, prompt: list[int], new: int) -> Answer:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"prompt": prompt, "new": new}) + "\n")
-        self._process.stdin.flush()
-        return Answer(**self._line())
-
-    def close(self) -> int:
-        """End the process; return the most memory it held (bytes)."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        peak = int(self._line()["peak_bytes"])
-        with self._process:  # waits, and closes the pipes
-            return peak
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"The worker ended with status {self._process.wait()}; its own message stands above.")
-        return json.loads(line)
-
-
-def serve(engine: str, shape: str, threads: int) -> None:
-    """Answer requests, one JSON object a line, until standard input ends."""
-    torch.set_num_threads(threads)
-    weights = draw_weights(SHAPES[shape])
-    # A decode step reads every weight once: the token table as output head, and of the position table only a row.
-    read = sum(tensor.nbytes for name, tensor in weights.items() if name not in ("transformer.wpe.weight", "lm_head.weight"))
-    answer = ENGINES[engine](SHAPES[shape], weights)
-    forget_peak_memory()
-    print(json.dumps({"read_bytes": read}), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        print(json.dumps(asdict(answer(request["prompt"], request["new"]))), flush=True)
-    print(json.dumps({"peak_bytes": peak_memory()}), flush=True)
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+def has_llama_cpp() -> bool:
+    return importlib.util.find_spec("llama_cpp") is not None
