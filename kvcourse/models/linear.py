@@ -85,7 +85,9 @@ class Packed:
     def __init__(self, *maps: nn.Linear) -> None:
         self._maps = maps
         self._matrix: Tensor | None = None  # (in, sum of outs)
-        self._views: list[Tensor] = []
+        self._places: list[
+            tuple[dict[str, nn.Parameter | None], int]
+        ] = []  # of each map: its parameters, and the view's address
 
     def __call__(self, x: Float[Tensor, "B T i"]) -> Float[Tensor, "B T o"]:
         if torch.is_grad_enabled() and any(m.weight.requires_grad for m in self._maps):
@@ -94,18 +96,22 @@ class Packed:
 
     def matrix(self) -> Float[Tensor, "i o"]:
         """The packed weights, current."""
-        if self._matrix is None or any(
-            m.weight.data_ptr() != view.data_ptr() for m, view in zip(self._maps, self._views, strict=True)
-        ):
-            self._pack()
-        assert self._matrix is not None
-        return self._matrix
+        for parameters, address in self._places:  # past nn.Module's search by name: this runs twice in each layer of a step
+            if parameters["weight"].data_ptr() != address:  # type: ignore[union-attr]
+                break
+        else:
+            if self._matrix is not None:
+                return self._matrix
+        return self._pack()
 
-    def _pack(self) -> None:
+    def _pack(self) -> Float[Tensor, "i o"]:
         with torch.inference_mode(False), torch.no_grad():
             first = self._maps[0].weight
-            self._matrix = empty_matrix(first.shape[1], sum(m.weight.shape[0] for m in self._maps), like=first)
-            torch.cat([m.weight.data.t() for m in self._maps], dim=1, out=self._matrix)  # (in, sum of outs)
-            self._views = list(self._matrix.split([m.weight.shape[0] for m in self._maps], dim=1))
-            for m, view in zip(self._maps, self._views, strict=True):
+            outs = [m.weight.shape[0] for m in self._maps]
+            matrix = self._matrix = empty_matrix(first.shape[1], sum(outs), like=first)
+            torch.cat([m.weight.data.t() for m in self._maps], dim=1, out=matrix)  # (in, sum of outs)
+            views = matrix.split(outs, dim=1)
+            for m, view in zip(self._maps, views, strict=True):
                 m.weight.data = view.t()
+            self._places = [(m._parameters, view.data_ptr()) for m, view in zip(self._maps, views, strict=True)]
+        return matrix
