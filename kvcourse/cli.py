@@ -140,6 +140,7 @@ def chat(
     system: Annotated[str | None, typer.Option(help="The system message.")] = None,
     no_stream: Annotated[bool, typer.Option("--no-stream", help="Show the answer at the end.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.")] = None,
+    weights: Annotated[str | None, typer.Option(help="float16 or int8: fewer bytes to read, at a small error.")] = None,
 ) -> None:
     """Ask the real model, and see what the answer cost."""
     if question is not None and not question.strip():
@@ -155,7 +156,7 @@ def chat(
     sampler = _sampler(temperature, top_k, top_p, seed)
     console = Console()
     with console.status("Loading the model ..."):
-        conversation = Conversation(load_model(model), system=system, cached=not no_cache, sampler=sampler)
+        conversation = Conversation(load_model(model, weights=weights), system=system, cached=not no_cache, sampler=sampler)
     if question is None:
         talk(conversation, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
         return

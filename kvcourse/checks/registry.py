@@ -4,12 +4,21 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kvcourse.checks import ex02, ex03, ex04, ex05, ex06
+from kvcourse.checks import ex02, ex03, ex04, ex05, ex06, ex07, ex08, ex09
 from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.errors import UnknownName
 
 # In the order of the lessons.
-EXERCISES: tuple[Exercise, ...] = (ex02.EXERCISE, ex03.EXERCISE, ex04.EXERCISE, ex05.EXERCISE, ex06.EXERCISE)
+EXERCISES: tuple[Exercise, ...] = (
+    ex02.EXERCISE,
+    ex03.EXERCISE,
+    ex04.EXERCISE,
+    ex05.EXERCISE,
+    ex06.EXERCISE,
+    ex07.EXERCISE,
+    ex08.EXERCISE,
+    ex09.EXERCISE,
+)
 
 
 def find_exercise(name: str) -> Exercise:

@@ -264,7 +264,7 @@ def test_reset_is_handed_on_and_its_message_printed(monkeypatch, capsys):
     reset("6.2")
     assert capsys.readouterr().out == "6.2 is as it was.\n"
     with pytest.raises(WrongUse, match="no such task"):
-        reset("7")
+        reset("99")
 
 
 def run_in_a_kernel(folder, *sources: str) -> nbformat.NotebookNode:
