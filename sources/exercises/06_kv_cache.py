@@ -155,8 +155,8 @@ class YourCache(GrowingCache):
 
 
 # %% [markdown] id="about-tiny"
-# `tiny` is a model of four layers that knows 148 words. Its weights are random numbers, so what it says is nonsense, on purpose.
-# The real model comes at the end.
+# `tiny` is a model of four layers that knows 148 words and was trained to answer from what it has read. Here its logits count, at
+# every position, and not what it says. The real model comes at the end.
 
 # %% id="tiny"
 from kvcourse import generate, load_model
@@ -209,7 +209,8 @@ def my_decode(model, prompt_ids, n, cache):
 
 # %% [markdown] id="about-check-decode"
 # The check has a cache of its own, so it does not need your other answers. It notes which tokens each call is given, and keeps
-# `tiny`, which likes to repeat itself, from doing so. The model without a cache says what should come out.
+# `tiny` from choosing one token twice in a row, since equal ids would hide which of them went in. The model without a cache says
+# what should come out.
 
 # %% id="check-decode" tags=["check"] exercise="6.4"
 check("6.4", my_decode)
