@@ -26,8 +26,8 @@ LINES = (
 def plot_ring(steps: Sequence[Sequence[int | None]], titles: Sequence[str]) -> Figure:
     """Which token lies in which slot, one row of boxes for each moment.
 
-    steps: the token in each slot, None where there is none. The slot that a moment has written is outlined in bold; one whose
-    token it replaced is written over grey, in the number below: what was there before.
+    steps: the token in each slot, None where there is none. A slot that was written just now is outlined in bold, and says in
+    small print whose place the token has taken.
     """
     width = {len(slots) for slots in steps}
     if len(width) != 1 or len(titles) != len(steps) or 0 in width:
@@ -115,7 +115,7 @@ def plot_losses(lines: Mapping[str, Sequence[float]], *, over: int, marks: Mappi
             ax.axvline(where, color=style.MUTED, linewidth=1)
             ax.annotate(what, (where, top), xytext=(3, -2), textcoords="offset points", va="top", fontsize=9, color=style.MUTED)
         ax.set_ylim(0, top)
-        ax.legend(loc="lower left", ncols=len(lines))
+        ax.legend(loc="lower left", ncols=len(lines), frameon=True, framealpha=1, edgecolor="none")
         style.label_axes(ax, x=(None, "place in the text", "tokens"), y=(None, f"loss, mean of {over} tokens", "nats"))
     return fig
 

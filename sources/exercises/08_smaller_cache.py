@@ -287,7 +287,7 @@ with in_short():
         print(f"your {bits}-bit codes: no key is off by more than half a step; mean error {error.mean():.3f}")
 
 # %% [markdown] id="real-window-task"
-# And your window: SmolLM2 writes on, 60 tokens into a text, with 24 kept. Four sinks keep it to its story. Without them it loses itself.
+# And your window: SmolLM2 writes on after 53 tokens, with 24 kept. Four sinks keep it to its story. Without them it loses itself.
 
 # %% id="real-window" tags=["check"]
 from kvcourse import generate

@@ -215,6 +215,9 @@ for W in (1, 4, 19, 20, 21):
 # Window 1 sees only itself, 20 and 21 see all of a 20-token text; an off-by-one would show at 19. Passes longer than the
 # window are the interesting case: tokens of one pass see different windows.
 #
+# **Change one thing.** Let the cell test `SlidingCache(W + 1)`. Which windows notice, and why not the last?
+
+# %% [markdown] id="ask-constant"
 # Now memory. Two thousand tokens, in a model whose context is 64. How many bytes after 16, after 100, after 2,000?
 
 # %% id="guess-constant"
@@ -474,8 +477,10 @@ print("back   ", [f"{n:5.2f}" for n in back.tolist()])
 assert (back - x).abs().max() <= step / 2 + 1e-6
 
 # %% [markdown] id="explain-bits"
-# Never by more than half a step. The step is the distance from least to greatest, divided by 15, or by 255 with 8 bits. The package
-# does the same, and puts two 4-bit codes into a byte:
+# Never by more than half a step. **Change one thing:** let the fifth number be 15.5. What becomes of the other seven?
+#
+# The step is the distance from least to greatest, divided by 15, or by 255 with 8 bits. The package
+# does the same thing, and puts two 4-bit codes into a byte:
 
 # %% id="packed"
 from kvcourse.caches.quantized import dequantize, quantize
@@ -654,11 +659,8 @@ plot_memory_and_error(families, exact=results["everything, 32 bits"][:2])
 # depends on the text, so measure it on yours.
 
 # %% id="measured"
-n_float32 = full_bytes * 8192
 print(f"SmolLM2's whole context, 8,192 tokens; perplexity as measured on {len(ids)} tokens\n")
 print(f"{'':26} {'held':>8}  perplexity")
-from kvcourse.memory import kv_bytes as priced
-
 shape = SHAPES["smollm2-135m"]
 for name, options in (
     ("everything, 32 bits", {}),
@@ -666,7 +668,7 @@ for name, options in (
     ("int4", {"dtype": "int4", "model_dtype": "float32"}),
     ("window 128, 4 sinks", {"window_tokens": 128}),
 ):
-    size = priced(shape, 8192, **{"dtype": "float32", **options})
+    size = kv_bytes(shape, 8192, **{"dtype": "float32", **options})
     print(f"{name:26} {size / 1e6:5.1f} MB  {perplexity_of(name):10.1f}")
 
 # %% [markdown] id="next"

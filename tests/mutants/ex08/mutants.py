@@ -1,6 +1,7 @@
 """Exercise 08: wrong answers, most of which learners or published code really gave; and what the check says to each.
 
-MUTANTS[task][name] = (the answer's source, a regular expression that its message matches). Data alone: nothing runs here.
+MUTANTS[task][name] = (the answer's source, a regular expression that its message matches). FAIR[task][name]: right answers that
+are written otherwise. Data alone: nothing runs here.
 """
 
 SLOTS = "def my_slots(length, window, sinks):\n"
@@ -323,3 +324,42 @@ DEQUANTIZES = {
 }
 
 MUTANTS = {"8.1": SLOT_ANSWERS, "8.2": WINDOW_ANSWERS, "8.3": HEADS, "8.4": QUANTIZES, "8.5": DEQUANTIZES}
+
+FAIR = {
+    "8.1": {
+        "slot by slot, backwards": SLOTS + "    ring = window - sinks\n    def last(slot):\n        if slot < sinks:\n"
+        "            return slot if slot < length else None\n"
+        "        return next((t for t in range(length - 1, sinks - 1, -1) if (t - sinks) % ring == slot - sinks), None)\n"
+        "    return [last(slot) for slot in range(window)]",
+        "by replacing": SLOTS + "    slots = []\n    for token in range(length):\n        if len(slots) < window:\n"
+        "            slots.append(token)\n        else:\n"
+        "            oldest = min(slots[sinks:])\n            slots[slots.index(oldest)] = token\n"
+        "    return slots + [None] * (window - len(slots))",
+    },
+    "8.2": {
+        "two loops": "def my_window(queries, keys, window, sinks):\n"
+        "    table = torch.zeros(len(queries), len(keys), dtype=torch.bool)\n"
+        "    for i, q in enumerate(queries.tolist()):\n        for j, k in enumerate(keys.tolist()):\n"
+        "            table[i, j] = k <= q and (k < sinks or q - k < window - sinks)\n    return table",
+        "distances": WINDOW + "    back = q - k\n    return (back >= 0) & ~((back >= window - sinks) & (k >= sinks))",
+    },
+    "8.3": {
+        "repeat_interleave": EXPAND + "    return kv.repeat_interleave(group, dim=1)",
+        "expand and reshape": EXPAND + "    B, H_kv, S, D = kv.shape\n"
+        "    return kv[:, :, None].expand(B, H_kv, group, S, D).reshape(B, n_head, S, D)",
+        "a list of heads": EXPAND + "    return torch.stack([kv[:, h // group] for h in range(n_head)], dim=1)",
+    },
+    "8.4": {
+        "row by row": QUANTIZE
+        + "    top = 2**bits - 1\n    parts = []\n    for row in x:\n        low, high = row.min(), row.max()\n"
+        "        step = (high - low) / top\n        codes = (row - low) / step if step > 0 else torch.zeros_like(row)\n"
+        "        parts.append((codes.round().clamp(0, top).to(torch.uint8), low[None], step[None]))\n"
+        "    return tuple(torch.stack(part) for part in zip(*parts))",
+        "half added and cut off": QUANTIZE + LOW_HIGH + STEP + CODES.replace(".round()", ".add(0.5).floor()") + OUT,
+        "a step of 1 where there is none": QUANTIZE + LOW_HIGH + STEP + f"    step = {SAFE}\n" + CODES + OUT,
+    },
+    "8.5": {
+        "addcmul": DEQUANTIZE + "    return torch.addcmul(low, codes.to(low.dtype), step)",
+        "row by row": DEQUANTIZE + "    return torch.stack([a + b * c for a, b, c in zip(low, step, codes)])",
+    },
+}
