@@ -152,7 +152,7 @@ guess = {"tables [[0, 1], [0, 1]], counts [2, 2, 0], row 0, 6 tokens, blocks of 
 
 
 # %% id="answer-write" exercise="9.4"
-def my_write(tables, counts, row, length, block_tokens):
+def my_write_shared(tables, counts, row, length, block_tokens):
     """Make room for token number `length` (from 0) of tables[row]. Return (old, new) if a block is to be copied, else None."""
     ### BEGIN SOLUTION
     table = tables[row]
@@ -170,13 +170,13 @@ def my_write(tables, counts, row, length, block_tokens):
 
 
 # %% id="check-write" tags=["check"] exercise="9.4"
-check("9.4", my_write)
+check("9.4", my_write_shared)
 
 # %% [markdown] id="together"
 # ## Your blocks under a model
 #
 # The cell after the next is a KV cache on top of your functions. All texts write their K and V into one tensor, `memory`. Before the first
-# layer, `my_write` makes room for each new token; each layer then puts its rows where `my_places` says, and reads all of
+# layer, `my_write_shared` makes room for each new token; each layer then puts its rows where `my_places` says, and reads all of
 # the text from there.
 
 # %% id="memory"
@@ -200,7 +200,7 @@ class YourCache(GrowingCache):
     def _write(self, layer, k, v):
         T = k.shape[2]
         for slot in range(self.length, self.length + T) if layer == 0 else ():
-            copy = my_write(tables, counts, self.row, slot, P)
+            copy = my_write_shared(tables, counts, self.row, slot, P)
             if copy is not None:
                 memory[:, :, copy[1]] = memory[:, :, copy[0]]
         places = my_places(tables[self.row], 0, self.length + T, P)
@@ -272,5 +272,5 @@ with in_short():
 
 # %% [markdown] id="closing"
 # That is the bookkeeping of every serving engine: plain numbers, and no row moves but the few that must. Two things to try. Let
-# `my_write` return `None` in its third case without a copy, and read what the proof says. And ask yourself how two strangers,
+# `my_write_shared` return `None` in its third case without a copy, and read what the proof says. And ask yourself how two strangers,
 # whose texts begin alike and who were never forked, could find each other's blocks. That is lesson 10.

@@ -7,8 +7,8 @@ HINTS: Mapping[str, Sequence[str]] = {
         "Three steps, in this order: find out which blocks are free; decide whether they will do; only then change something.",
         "A block is free where its count is 0. `enumerate` gives you each count together with its block's number, the smallest "
         "number first.",
-        "Make the list of all free numbers. Is it shorter than n? Then return None, and counts was not touched. Otherwise "
-        "cut its first n off, set the count of each, and return them.",
+        "Make the list of all free numbers. Is it shorter than n? Then the answer is None, and counts was not touched. "
+        "Otherwise cut its first n off, set the count of each, and hand them over.",
     ),
     "9.2": (
         "Two loops, not one: the first only looks, the second only changes. What must the first one find out?",

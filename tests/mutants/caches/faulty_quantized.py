@@ -135,4 +135,6 @@ class MemoryOfFullPrecision(QuantizedCache):
         return super().nbytes + doubled
 
 
-FAULTS = QuantizedCache.__subclasses__()
+FAULTS = [
+    kind for kind in QuantizedCache.__subclasses__() if kind.__module__ == __name__
+]  # other tests break it in ways of their own

@@ -192,4 +192,6 @@ class KeepsAViewOfAllItSaw(SlidingCache):
         self._buffers[layer] = KeysValues(*(torch.cat((t, t), dim=2).narrow(2, 0, self.window) for t in rows))
 
 
-FAULTS = SlidingCache.__subclasses__()
+FAULTS = [
+    kind for kind in SlidingCache.__subclasses__() if kind.__module__ == __name__
+]  # other tests break it in ways of their own

@@ -7,7 +7,7 @@ alone: nothing runs here.
 TAKE = "def my_take(counts, n):\n"
 GIVE = "def my_give_back(counts, blocks):\n"
 PLACES = "def my_places(table, start, T, block_tokens):\n"
-WRITE = "def my_write(tables, counts, row, length, block_tokens):\n"
+WRITE = "def my_write_shared(tables, counts, row, length, block_tokens):\n"
 
 FREE = "    free = [b for b in range(len(counts)) if counts[b] == 0]\n"
 ENOUGH = "    if len(free) < n:\n        return None\n"
