@@ -107,7 +107,8 @@ class QuantizedCache(FullCache):
     def half_step(self, layer: int) -> KeysValues:
         """The largest error of each number that is rounded, (B, H_kv, packed, D or 1): half its group's step.
 
-        Rounding in the model's own dtype comes on top: a few units in its last place.
+        Rounding in the model's own dtype comes on top: a few units in its last place; in float16 more than that for a group
+        that spans less than a thousandth, whose step is below that dtype's normal numbers.
         """
         self._require_held(layer, 0, self.packed)
         if layer not in self._codes:
