@@ -168,6 +168,18 @@ def test_a_ragged_batch_is_as_near_to_each_row_alone_as_the_steps_allow(bits):
             assert ((kept[row] - given[0]).abs() <= step[row, :, start:].expand_as(given[0]) + 1e-12).all()
 
 
+def test_what_stands_in_the_padding_changes_no_step_of_a_real_row():
+    k, v = (torch.randn(2, 3, 12, 6, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    kept = []
+    for padding in (0.0, 1000.0):
+        k[0, :, :6], v[0, :, :6] = padding, padding  # one whole group, and half of the next
+        cache = QuantizedCache(8, 4, 0, starts=[6, 0])
+        cache.append(0, k, v)
+        cache.advance(12)
+        kept.append([t[0, :, 6:] for t in cache.read(0, 0, 12)] + [t[1] for t in cache.read(0, 0, 12)])
+    assert all(torch.equal(one, two) for one, two in zip(*kept, strict=True))
+
+
 @pytest.mark.parametrize("place", ["middle", "end"])
 def test_a_failed_pass_rounds_nothing(place):
     model, tokens = make_model("llama"), random_ids(1, 24)

@@ -117,6 +117,15 @@ class ForksShareTheirLists(QuantizedCache):
 class PaddingWidensTheSteps(QuantizedCache):
     """What happens to stand in the padding decides how coarsely a row's first keys are rounded."""
 
+    caught_by = "test_what_stands_in_the_padding_changes_no_step_of_a_real_row"
+
+    def _real(self, start, stop):
+        return None
+
+
+class PaddingIsTakenForTheRow(QuantizedCache):
+    """The mask is upside down: steps are those of the padding, and real keys are cut off at its ends."""
+
     caught_by = "test_a_ragged_batch_is_as_near_to_each_row_alone_as_the_steps_allow"
 
     def _real(self, start, stop):
