@@ -152,7 +152,7 @@ class QuantizedCache(FullCache):
         ripe = max(0, self.length + T - self.residual_tokens) // G * G - self.packed
         if ripe <= 0:
             return
-        real = self._real(self.packed, self.packed + ripe)
+        real = self._real(self.packed, self.packed + ripe, self.length + T)
         for layer, tail in self._tails.items():
             new = (
                 self._round_keys(tail.keys[:, :, :ripe], real),
@@ -176,12 +176,12 @@ class QuantizedCache(FullCache):
         empty = low > high
         return quantize(keys, low.masked_fill(empty, 0), high.masked_fill(empty, 0), self.bits)
 
-    def _real(self, start: int, stop: int) -> Tensor | None:
+    def _real(self, start: int, stop: int, length: int) -> Tensor | None:
         """Which of these slots hold tokens, (B, stop - start); a row that is padding from now on has ended, and holds some."""
         if self.starts is None:
             return None
         first = self.starts.to(self._tails[0].keys.device)[:, None]
-        return (torch.arange(start, stop, device=first.device) >= first) | (first > self.length)
+        return (torch.arange(start, stop, device=first.device) >= first) | (first > length)
 
     def _committed_tail(self, layer: int) -> KeysValues | None:
         tail = self._tails.get(layer)

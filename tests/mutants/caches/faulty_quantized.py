@@ -119,7 +119,7 @@ class PaddingWidensTheSteps(QuantizedCache):
 
     caught_by = "test_what_stands_in_the_padding_changes_no_step_of_a_real_row"
 
-    def _real(self, start, stop):
+    def _real(self, start, stop, length):
         return None
 
 
@@ -128,8 +128,8 @@ class PaddingIsTakenForTheRow(QuantizedCache):
 
     caught_by = "test_a_ragged_batch_is_as_near_to_each_row_alone_as_the_steps_allow"
 
-    def _real(self, start, stop):
-        real = super()._real(start, stop)
+    def _real(self, start, stop, length):
+        real = super()._real(start, stop, length)
         return None if real is None else ~real
 
 
