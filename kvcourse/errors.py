@@ -44,6 +44,10 @@ class CacheMisuse(KVCourseError):
     """A step that this cache cannot take: truncate out of range, read rows it does not hold, commit what was not written."""
 
 
+class BrokenInvariant(KVCourseError):
+    """Bookkeeping that contradicts itself: a fault of this package, found by a `check()`."""
+
+
 class CheckpointError(KVCourseError):
     """A file or folder that does not hold the weights it should: truncated, foreign, wrong names, shapes or dtypes."""
 

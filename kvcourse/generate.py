@@ -4,6 +4,7 @@ generate     a prompt, or several: until a stop token, a limit, or the end of th
 stream       the same for one prompt, token by token
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, overload
@@ -38,7 +39,8 @@ def generate(
     max_new_tokens: at least 1. Fewer come when a stop id or the end of the context is reached first.
     cache: "preallocated" (default), "growing", a cache of your own, which is continued, or None for the recompute loop.
     sampler: `greedy` (default), `Sampler(...)`, or any function from logits (V,) to an id.
-    prefix_cache: asked for the longest known prefix of the prompt; told prompt and answer at the end.
+    prefix_cache: asked for the longest known prefix of the prompt; told prompt and answer at the end. Several prompts run one
+        after another with it, so that each may use what those before it have computed. namespace: whose prefixes those are.
     prefill_chunk: tokens a pass while the prompt is read; None: all in one.
     stop_ids: ids that end the output; the one that came is its last token.
     on_token: called with each new id (with several prompts: id, index of the prompt).
@@ -48,12 +50,35 @@ def generate(
     Raises: InputError, ContextOverflow, CacheFull, CacheMismatch. Whatever is raised, a cache of yours is as it was.
     """
     prompts, many = as_prompts(prompt_ids, model.config.vocab_size)
+    if many and options.get("prefix_cache") is not None:
+        return _one_after_another(model, prompts, on_token, options)
     run = Generation(model, prompts, **options)
     with undone_on_error(run.cache), closing(run.steps()) as steps:
         for index, token in steps:
             if on_token is not None:
                 on_token(token, index) if many else on_token(token)
     return run.outputs() if many else run.outputs()[0]
+
+
+def _one_after_another(
+    model: CausalLM, prompts: list[list[int]], on_token: Callable[..., object] | None, options: dict[str, Any]
+) -> list[Output]:
+    if not isinstance(options.get("cache", "preallocated"), str):
+        raise InputError(
+            "Several prompts with a prefix cache need a cache each.",
+            expected="cache=, a name such as 'preallocated'",
+            got=type(options["cache"]).__name__,
+            todo="Pass a name, or one prompt at a time.",
+        )
+    outputs = []
+    for index, ids in enumerate(prompts):
+        said = None if on_token is None else functools.partial(_told, on_token, index)
+        outputs.append(generate(model, ids, on_token=said, **options))
+    return outputs
+
+
+def _told(on_token: Callable[..., object], index: int, token: int) -> None:
+    on_token(token, index)
 
 
 class Stream:

@@ -74,6 +74,7 @@ class Generation:
         cache: str | KVCache | None = "preallocated",
         sampler: Sampler | Pick = greedy,
         prefix_cache: Any = None,
+        namespace: object = None,
         prefill_chunk: int | None = None,
         stop_ids: Sequence[int] = (),
         overflow: Literal["error", "truncate"] = "error",
@@ -81,6 +82,7 @@ class Generation:
         _require_settings(max_new_tokens, cache)
         self.model, self.max_new_tokens, self.chunk = model, max_new_tokens, prefill_chunk
         self.stop_ids, self.prefix_cache = frozenset(stop_ids), prefix_cache
+        self._namespace = {} if namespace is None else {"namespace": namespace}
         before, context = _held(cache, len(prompts)), model.room(None if isinstance(cache, str) else cache)
         prompts = [fitted(ids, held, max_new_tokens, context, overflow) for ids, held in zip(prompts, before, strict=True)]
         longest = max(len(ids) for ids in prompts)
@@ -160,18 +162,20 @@ class Generation:
         self._settle(cache, starts, before)
         if self.prefix_cache is not None:
             row = self.rows[0]
-            self.prefix_cache.insert((row.prompt + row.tokens)[: cache.length], cache)
+            with Meter() as meter:
+                self.prefix_cache.insert((row.prompt + row.tokens)[: cache.length], cache, **self._namespace)
+            row.cost += meter.cost
 
     def _prepared(self, cache: str | KVCache | None, needed: int) -> KVCache | None:
         """The cache to fill: made if need be, large enough, told about padding."""
         if isinstance(cache, str):
             cache = make_cache(cache, self.model, len(self.rows), room_tokens=needed)
-        if self.prefix_cache is not None and (cache is None or cache.length or len(self.rows) > 1):
+        if self.prefix_cache is not None and (cache is None or cache.length or not cache.exact or cache.keys != "rotated"):
             raise InputError(
-                "A prefix cache fills an empty cache, for one prompt.",
-                expected="one prompt and an empty cache",
-                got=f"{len(self.rows)} prompts, cache {cache}",
-                todo="Leave prefix_cache out.",
+                "A prefix cache fills an empty cache with exact rows.",
+                expected="an empty growing, preallocated or paged cache",
+                got="no cache" if cache is None else f"{type(cache).__name__}, length {cache.length}",
+                todo="Use another cache, or leave prefix_cache out.",
             )
         if cache is None:
             return None
@@ -193,10 +197,11 @@ class Generation:
 
     def _load_prefix(self, cache: KVCache) -> None:
         if self.prefix_cache is not None:
-            with self.prefix_cache.lease(self.rows[0].prompt) as hit:
+            with Meter() as meter, self.prefix_cache.lease(self.rows[0].prompt, **self._namespace) as hit:
                 if hit.length:
                     hit.load_into(cache)
             self.rows[0].reused = cache.length
+            self.rows[0].cost += meter.cost
 
     def _choose(self, row: _Row, logits: Float[Tensor, " V"]) -> None:
         row.tokens.append(operator.index(row.pick(logits)))  # a sampler of your own may give a tensor; stop ids are ints

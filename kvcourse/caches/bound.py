@@ -24,6 +24,7 @@ class _Binding(NamedTuple):
     batch_size: int
     dtype: torch.dtype
     device: torch.device
+    weights_version: object  # the model's, when this cache took its first row
 
 
 class BoundCache(ABC):
@@ -112,7 +113,9 @@ class BoundCache(ABC):
         if mine is None:
             if self.starts is not None and len(self.starts) != batch_size:
                 raise _mismatch("batch size", f"{len(self.starts)}, one row per start", batch_size)
-            self._binding = _Binding(weakref.ref(model), n_layer, batch_size, dtype, device)
+            self._binding = _Binding(
+                weakref.ref(model), n_layer, batch_size, dtype, device, getattr(model, "weights_version", None)
+            )
             return
         if mine.model() is not model:
             raise _mismatch("model", "the model object that used it first", f"another {type(model).__name__}")
@@ -123,6 +126,11 @@ class BoundCache(ABC):
         ):
             if expected != got:
                 raise _mismatch(name, expected, got)
+
+    @property
+    def weights_version(self) -> object:
+        """Which state of the model's weights filled it from the start; None before, or where the model does not say."""
+        return self._binding.weights_version if self._binding else None
 
     def passes(self, T: int) -> list[int]:
         """How many of the next T tokens can go through the model at once, pass by pass: all of them, for most caches."""

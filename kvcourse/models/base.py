@@ -124,6 +124,11 @@ class CausalLM(nn.Module):
         """Digest of configuration and weights. Follows in-place changes; after writes through `.data` or NumPy call `touch`."""
         return self._fingerprint.of(self, repr(self.config))
 
+    @property
+    def weights_version(self) -> tuple[object, ...]:
+        """Which state of the weights this is, in this process: cheap, where the fingerprint may have to read them all."""
+        return self._fingerprint.version(self)
+
     def touch(self) -> None:
         """Say that weights were written to in a way PyTorch does not count (through `.data` or a NumPy view)."""
         self._fingerprint.touch()

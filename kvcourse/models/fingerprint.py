@@ -32,6 +32,7 @@ class Fingerprint:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        self._touched = 0
 
     def __reduce__(self) -> tuple[type["Fingerprint"], tuple[()]]:
         return Fingerprint, ()  # a copy or a pickled model starts without digests: weak references do not travel
@@ -39,6 +40,11 @@ class Fingerprint:
     def touch(self) -> None:
         """Forget all digests: the next one is computed from the numbers as they are."""
         self._known.clear()
+        self._touched += 1
+
+    def version(self, module: nn.Module) -> tuple[object, ...]:
+        """Other than before wherever the digest may be; found without reading a weight. Means nothing to another process."""
+        return self._touched, *((id(p), p.data_ptr(), p._version) for p in module.parameters())
 
     def of(self, module: nn.Module, shape: str) -> str:
         """Hexadecimal digest of `shape` (the configuration, as text) and all named parameters: name, dtype, shape, bytes."""

@@ -145,10 +145,10 @@ class GPT(CausalLM):
     def pack(self) -> None:
         if self.weight_format is not None:  # narrow weights lie as they should from the start
             return
-        lay_out(self.lm_head.weight, n_in=self.config.n_embd)
+        lay_out(self.lm_head.weight, turned=True)
         for module in self.modules():
             if isinstance(module, Conv1D):
-                lay_out(module.weight, n_in=module.weight.shape[0])
+                lay_out(module.weight, turned=False)
 
     def _draw_weights(self) -> None:
         """Radford et al. 2019, section 2.3: normal, 0.02; what adds to the stream is scaled by 1/√(number of additions)."""

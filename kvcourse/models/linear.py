@@ -1,9 +1,10 @@
-"""Lesson 07: linear maps, laid out for one row at a time. Knows nothing about attention.
+"""Lesson 07: linear maps, run at the speed of memory. Knows nothing about attention.
 
-A decode step multiplies one row by every weight there is, so it runs at the speed of reading memory. Which way a matrix
-lies decides how fast that goes: with more outputs than inputs it is read 1.2 to 1.4 times faster when stored (in, out), with
-more inputs than outputs 1.05 to 1.1 times faster when stored (out, in). A transposed view changes where numbers lie and
-nothing else, so names and shapes stay those of the checkpoint.
+A decode step multiplies one row by every weight there is, so it can go no faster than they are read. PyTorch hands float32
+products to MKL, which on many processors reads a matrix for one row with a single core, and falls behind with many rows where
+the processor is not Intel's. oneDNN, which is in PyTorch too and which `torch.compile` calls for the same products, uses every
+core; it is fastest where the matrix lies (in, out). A transposed view changes where numbers lie and nothing else, so names
+and shapes stay those of the checkpoint. Measured: benchmarks/NOTES.md.
 """
 
 import torch
@@ -15,32 +16,38 @@ from kvcourse.meter import count
 from kvcourse.models.memory import empty_matrix
 from kvcourse.models.part import Part
 
+ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
 
 def linear(
     x: Float[Tensor, "*B i"], weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None = None
 ) -> Float[Tensor, "*B o"]:
     """x @ weightᵀ + bias, counted: B·T·in·out multiply-adds."""
     count("macs", x.numel() * weight.shape[0])
-    if x.numel() > x.shape[-1]:
-        return F.linear(x, weight, bias)
-    row = x.reshape(-1)  # one token alone: a matrix times a vector
-    out = torch.mv(weight, row) if bias is None else torch.addmv(bias, weight, row)
-    return out.view(*x.shape[:-1], -1)
+    learns = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad))
+    return F.linear(x, weight, bias) if learns else product(x, weight, bias)
 
 
-def lay_out(parameter: Tensor, *, n_in: int) -> None:
-    """Store a weight in the order in which it is read fastest, in place; its shape and values stay.
+def product(
+    x: Float[Tensor, "*B i"], weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None = None
+) -> Float[Tensor, "*B o"]:
+    """x @ weightᵀ + bias, not counted, through which no gradient passes."""
+    if ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu":
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # "none": no activation after it
+    return F.linear(x, weight, bias)
 
-    n_in: which of its two sizes is the number of inputs. With more outputs than inputs, each input's numbers lie together.
+
+def lay_out(parameter: Tensor, *, turned: bool) -> None:
+    """Store a weight (in, out), in place: each input's numbers lie together. Its shape and values stay.
+
+    turned: its shape is (out, in), as nn.Linear's, and not (in, out), as GPT-2's.
     """
     if parameter.is_meta:
         return
-    n_out = parameter.numel() // n_in
-    shape = (n_in, n_out) if n_out > n_in else (n_out, n_in)
+    rows, columns = reversed(parameter.shape) if turned else parameter.shape
     with torch.inference_mode(False), torch.no_grad():
-        stored = empty_matrix(*shape, like=parameter)
-        value = stored if parameter.shape == shape else stored.t()
-        parameter.data = value.copy_(parameter.data)
+        stored = empty_matrix(rows, columns, like=parameter)
+        parameter.data = (stored.t() if turned else stored).copy_(parameter.data)
 
 
 class Conv1D(Part):

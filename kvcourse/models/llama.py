@@ -198,11 +198,11 @@ class Llama(CausalLM):
             return
         if self.weight_format is not None:  # narrow weights lie as they should from the start
             return
-        lay_out(self.lm_head.weight, n_in=self.config.n_embd)
+        lay_out(self.lm_head.weight, turned=True)
         for module in self.modules():
             if isinstance(module, Attention):
                 module.qkv.matrix()
-                lay_out(module.o_proj.weight, n_in=module.H * module.D)
+                lay_out(module.o_proj.weight, turned=True)
             elif isinstance(module, MLP):
                 module.gate_up.matrix()
-                lay_out(module.down_proj.weight, n_in=self.config.n_inner)
+                lay_out(module.down_proj.weight, turned=True)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from kvcourse.errors import InputError
 from kvcourse.meter import count
 from kvcourse.models.linear import Conv1D, Packed
+from kvcourse.models.linear import product as wide_product
 from kvcourse.models.memory import empty_matrix
 from kvcourse.models.part import Part
 
@@ -33,7 +34,7 @@ LARGEST = 127  # of an int8 weight; -128 is left out, so that the numbers lie ev
 
 # One row is multiplied by the narrow weights as they are. For many rows a processor without units for such products is
 # several times faster when it widens the weights first. Measured: benchmarks/NOTES.md.
-FEW_ROWS = {"float16": 4, "int8": 16}
+FEW_ROWS = {"float16": 4, "int8": 32}
 KERNEL_MULTIPLE = 32  # PyTorch's int8 kernel reads past the end where the inputs are not a multiple of 16
 FLOAT16_UNITS = bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
@@ -65,14 +66,14 @@ def _times_float16(rows: Tensor, weight: Tensor) -> Tensor:
     half = rows.half()
     if FLOAT16_UNITS or len(rows) <= FEW_ROWS["float16"] or weight.device.type != "cpu":
         return F.linear(half, weight.half())
-    return F.linear(half.float(), weight.float()).half()
+    return wide_product(half.float(), weight.float()).half()
 
 
 def _times_int8(rows: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     rounded = rows.bfloat16()
     if len(rows) <= FEW_ROWS["int8"] and rows.shape[1] % KERNEL_MULTIPLE == 0:
         return torch.ops.aten._weight_int8pack_mm(rounded, weight.contiguous(), scale.bfloat16())
-    return (F.linear(rounded.float(), weight.float()) * scale.float()).bfloat16()  # rounded where the kernel rounds
+    return (wide_product(rounded.float(), weight.float()) * scale.float()).bfloat16()  # rounded where the kernel rounds
 
 
 def _stored(weight: Float[Tensor, "o i"], form: str) -> tuple[nn.Parameter, nn.Parameter | None]:

@@ -11,6 +11,7 @@ from helpers import small_models as small_models
 from torch import nn
 
 from kvcourse.meter import Meter
+from kvcourse.models import linear as linear_module
 from kvcourse.models.linear import Conv1D, Packed, lay_out, linear
 from kvcourse.models.memory import empty_matrix
 
@@ -164,14 +165,20 @@ def test_laying_out_changes_neither_names_nor_shapes_nor_values(kind):
 
 
 @pytest.mark.parametrize(
-    ("shape", "n_in", "stride"),
-    [((7, 4), 4, (1, 7)), ((4, 7), 7, (7, 1)), ((4, 7), 4, (7, 1)), ((7, 4), 7, (1, 7)), ((900, 700), 700, (1, 900))],
+    ("shape", "turned", "stride"),
+    [
+        ((7, 4), True, (1, 7)),
+        ((4, 7), False, (7, 1)),
+        ((5, 5), True, (1, 5)),
+        ((5, 5), False, (5, 1)),
+        ((900, 700), True, (1, 900)),
+    ],
 )
-def test_a_weight_is_stored_so_that_its_longer_side_lies_together(shape, n_in, stride):
+def test_a_weight_is_stored_so_that_what_one_input_is_multiplied_by_lies_together(shape, turned, stride):
     weight = nn.Parameter(torch.randn(shape))
     values = weight.detach().clone()
     for _ in range(2):
-        lay_out(weight, n_in=n_in)
+        lay_out(weight, turned=turned)
         assert (weight.shape, weight.stride()) == (shape, stride)
         assert torch.equal(weight, values)
 
@@ -189,14 +196,46 @@ def test_memory_for_a_matrix_is_ordinary_memory_to_its_user(dtype, rows):
     assert bool((matrix == 6).all())
 
 
-def test_one_row_and_many_rows_give_the_same_product():
-    x, weight, bias = torch.randn(1, 5, 8).double(), torch.randn(3, 8).double(), torch.randn(3).double()
-    for b in (None, bias):
-        whole = linear(x, weight, b)
-        rows = torch.cat([linear(x[:, i : i + 1], weight, b) for i in range(5)], dim=1)
-        assert torch.allclose(rows, whole, rtol=0, atol=1e-14)
-        strided = linear(x.transpose(1, 2).contiguous().transpose(1, 2)[:, :1], weight, b)
-        assert torch.allclose(strided, whole[:, :1], rtol=0, atol=1e-14)
+def the_fast_product():
+    if not linear_module.ONEDNN:
+        pytest.skip("this PyTorch was built without oneDNN, so there is one product only")
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-14)])
+def test_one_row_and_many_rows_give_the_same_product(dtype, tolerance, onednn, monkeypatch):
+    if onednn:
+        the_fast_product()
+    monkeypatch.setattr(linear_module, "ONEDNN", onednn)
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((1, 5, 80), (30, 80), (30,)))
+    given = x.to(dtype)
+    for stored in (weight, weight.t().contiguous().t()):
+        for b in (None, bias):
+            expected = x @ weight.t() + (0 if b is None else b)
+            narrow = stored.to(dtype), None if b is None else b.to(dtype)
+            whole = linear(given, *narrow)
+            assert (whole.shape, whole.dtype) == (expected.shape, dtype)
+            assert (whole - expected).abs().max() <= 10 * tolerance
+            rows = torch.cat([linear(given[:, i : i + 1], *narrow) for i in range(5)], dim=1)
+            assert torch.allclose(rows, whole, rtol=0, atol=10 * tolerance)
+            strided = linear(given.transpose(1, 2).contiguous().transpose(1, 2)[:, :1], *narrow)
+            assert torch.allclose(strided, whole[:, :1], rtol=0, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("which", ["x", "weight", "bias"])
+def test_a_float32_product_passes_gradients_to_whatever_asks_for_them(which):
+    the_fast_product()
+    torch.manual_seed(0)
+    tensors = {"x": torch.randn(1, 2, 8), "weight": torch.randn(3, 8), "bias": torch.randn(3)}
+    tensors[which].requires_grad_()
+    out = linear(**tensors)
+    out.sum().backward()
+    ones = torch.ones_like(out).view(2, 3)
+    expected = {"x": ones @ tensors["weight"], "weight": ones.t() @ tensors["x"].view(2, 8), "bias": ones.sum(0)}[which]
+    assert torch.allclose(tensors[which].grad.view_as(expected), expected)
+    with torch.no_grad():
+        assert torch.allclose(linear(**tensors), out)
 
 
 def test_conv1d_has_its_weight_the_other_way_round():
