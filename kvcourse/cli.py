@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvcourse import cli_exercises
+from kvcourse import cli_exercises, cli_replay
+from kvcourse.cli_explain import explain
 from kvcourse.cli_grade import grade
 from kvcourse.cli_memory import memory
 from kvcourse.cli_weights import weights
@@ -147,8 +148,8 @@ def chat(
         raise InputError("The question is empty.", expected="some text", got=repr(question), todo="Ask something.")
     import torch
 
-    from kvcourse.chat import Conversation
     from kvcourse.checkpoints import load_model
+    from kvcourse.sessions.session import Session
     from kvcourse.terminal import answer_once, talk
 
     if threads is not None:
@@ -156,7 +157,9 @@ def chat(
     sampler = _sampler(temperature, top_k, top_p, seed)
     console = Console()
     with console.status("Loading the model ..."):
-        conversation = Conversation(load_model(model, weights=weights), system=system, cached=not no_cache, sampler=sampler)
+        conversation = Session(
+            load_model(model, weights=weights), system=system, cache=None if no_cache else "preallocated", sampler=sampler
+        )
     if question is None:
         talk(conversation, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
         return
@@ -167,6 +170,8 @@ def chat(
 
 app.command()(weights)
 app.command()(memory)
+app.command()(explain)
+cli_replay.register(app)
 cli_exercises.register(app)
 app.command()(grade)
 

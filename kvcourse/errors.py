@@ -48,6 +48,14 @@ class BrokenInvariant(KVCourseError):
     """Bookkeeping that contradicts itself: a fault of this package, found by a `check()`."""
 
 
+class SessionFileError(KVCourseError):
+    """A session file that cannot be written, or must not be used: truncated, damaged, foreign, of other weights, or newer."""
+
+
+class SessionStoreError(KVCourseError):
+    """A store of sessions that cannot do what it was asked to: no room, no permission, a broken index."""
+
+
 class CheckpointError(KVCourseError):
     """A file or folder that does not hold the weights it should: truncated, foreign, wrong names, shapes or dtypes."""
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kvcourse.caches.base import KVCache, LimitedCache, rewinds
 from kvcourse.caches.make import make_cache
-from kvcourse.errors import CacheFull, InputError
+from kvcourse.errors import CacheFull, CacheMismatch, InputError
 from kvcourse.meter import Cost, Meter
 from kvcourse.models.base import CausalLM
 from kvcourse.prompt_ids import fitted
@@ -177,6 +177,9 @@ class Generation:
                 got="no cache" if cache is None else f"{type(cache).__name__}, length {cache.length}",
                 todo="Use another cache, or leave prefix_cache out.",
             )
+        if self.prefix_cache is not None and getattr(self.prefix_cache, "model", self.model) is not self.model:
+            raise CacheMismatch("This prefix cache serves another model.", expected="the model it was made for",
+                                got=f"another {type(self.model).__name__}", todo="Make one for this model.")  # fmt: skip
         if cache is None:
             return None
         if cache.capacity is not None and cache.capacity < needed:

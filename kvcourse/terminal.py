@@ -11,8 +11,9 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kvcourse.chat import Answer, Conversation, Watch
 from kvcourse.errors import KVCourseError
+from kvcourse.sessions.session import Session
+from kvcourse.sessions.turns import Reply, Watch
 
 HELP = "/reset starts over, /quit leaves (so does Ctrl-D), Ctrl-C stops an answer."
 
@@ -46,7 +47,7 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def answer_once(chat: Conversation, question: str, console: Console, *, max_new_tokens: int, streaming: bool) -> Answer:
+def answer_once(chat: Session, question: str, console: Console, *, max_new_tokens: int, streaming: bool) -> Reply:
     """Ask, show the answer as it comes (or at the end, after a progress bar), then the usage line."""
     with _Interrupt().listening() as interrupted, _progress(console) as bar:
         prompt_task = bar.add_task("reading", total=None, visible=False)
@@ -67,7 +68,7 @@ def answer_once(chat: Conversation, question: str, console: Console, *, max_new_
                 _write(console, text)
 
         watch = Watch(on_text, on_token, on_prefill, interrupted)
-        answer = chat.ask(question, max_new_tokens=max_new_tokens, watch=watch)
+        answer = chat.send(question, max_new_tokens=max_new_tokens, watch=watch)
     if not streaming:
         _write(console, answer.text)
     _write(console, "\n")
@@ -81,7 +82,7 @@ def _write(console: Console, text: str) -> None:
     console.file.flush()
 
 
-def _say_why_it_ended(answer: Answer, console: Console, max_new_tokens: int) -> None:
+def _say_why_it_ended(answer: Reply, console: Console, max_new_tokens: int) -> None:
     said = {
         "length": f"(cut at {max_new_tokens} new tokens; --max-new-tokens allows more)",
         "context": "(the model's context is full: this conversation cannot go on; /reset starts over)",
@@ -91,9 +92,7 @@ def _say_why_it_ended(answer: Answer, console: Console, max_new_tokens: int) -> 
         console.print(said, style="yellow", markup=False, highlight=False)
 
 
-def talk(
-    chat: Conversation, console: Console, *, max_new_tokens: int, streaming: bool, read: Callable[[str], str] = input
-) -> None:
+def talk(chat: Session, console: Console, *, max_new_tokens: int, streaming: bool, read: Callable[[str], str] = input) -> None:
     """Questions from the terminal until /quit or the end of input. A turn that fails is told, and the chat goes on."""
     console.print(HELP, style="dim", markup=False, highlight=False)
     while True:

@@ -114,6 +114,10 @@ class Tokenizer:
                 text = token
         return "".join("␣" if c == " " else c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
+    def render_chat(self, messages: Sequence[dict[str, Any]], *, tools: list[Any] | None = None) -> str:
+        """The conversation as text, up to where the assistant goes on. To look at: ids come from `encode_chat`."""
+        return self._template().render(list(messages), True, tools=tools)
+
     def encode_chat(
         self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True, tools: list[Any] | None = None
     ) -> list[int]:

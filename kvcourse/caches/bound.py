@@ -24,7 +24,7 @@ class _Binding(NamedTuple):
     batch_size: int
     dtype: torch.dtype
     device: torch.device
-    weights_version: object  # the model's, when this cache took its first row
+    weights_version: object = None  # the model's, when this cache took its first row
 
 
 class BoundCache(ABC):
@@ -113,9 +113,7 @@ class BoundCache(ABC):
         if mine is None:
             if self.starts is not None and len(self.starts) != batch_size:
                 raise _mismatch("batch size", f"{len(self.starts)}, one row per start", batch_size)
-            self._binding = _Binding(
-                weakref.ref(model), n_layer, batch_size, dtype, device, getattr(model, "weights_version", None)
-            )
+            self._binding = _Binding(weakref.ref(model), n_layer, batch_size, dtype, device)
             return
         if mine.model() is not model:
             raise _mismatch("model", "the model object that used it first", f"another {type(model).__name__}")
@@ -126,11 +124,13 @@ class BoundCache(ABC):
         ):
             if expected != got:
                 raise _mismatch(name, expected, got)
+        if self.length == 0:  # whatever was true when it was made, its rows begin now
+            self._binding = mine._replace(weights_version=getattr(model, "weights_version", None))
 
     @property
     def weights_version(self) -> object:
         """Which state of the model's weights filled it from the start; None before, or where the model does not say."""
-        return self._binding.weights_version if self._binding else None
+        return self._binding.weights_version if self._binding and self.length else None
 
     def passes(self, T: int) -> list[int]:
         """How many of the next T tokens can go through the model at once, pass by pass: all of them, for most caches."""
@@ -170,6 +170,8 @@ class BoundCache(ABC):
             )
         self._commit(T)
         self._pending.clear()
+        if self._binding and not self.length:  # only now: weights may change until the first pass, and that pass may move them
+            self._binding = self._binding._replace(weights_version=getattr(self._binding.model(), "weights_version", None))
         self.length += T
 
     def abort(self) -> None:

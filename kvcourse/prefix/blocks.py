@@ -24,7 +24,7 @@ class HashedBlocks(PrefixIndex):
             )
         super().__init__(rows, **options)
         self.step_tokens = block_tokens
-        self._digest = digest
+        self.digest = digest
         self._by_digest: dict[bytes, Entry] = {}
 
     def _walk(self, root: Entry, tokens: Sequence[int], now: float | None) -> Match:
@@ -32,7 +32,7 @@ class HashedBlocks(PrefixIndex):
         before = root
         for start, stop in self.pieces(0, len(tokens)):
             block = tuple(tokens[start:stop])
-            entry = self._by_digest.get(chained(before.digest, block, self._digest))
+            entry = self._by_digest.get(chained(before.digest, block, self.digest))
             if entry is None or entry.tokens != block or entry.parent is not before or self._is_expired(entry, now):
                 break
             path.append(entry)
@@ -43,7 +43,7 @@ class HashedBlocks(PrefixIndex):
         path = list(match.entries)
         for start, stop in self.pieces(match.length, len(tokens)):
             parent = path[-1] if path else root
-            digest = chained(parent.digest, tokens[start:stop], self._digest)
+            digest = chained(parent.digest, tokens[start:stop], self.digest)
             if digest in self._by_digest:  # another block has this very digest: this one, and what follows, stays out
                 break
             entry = Entry(tokens[start:stop], start, parent, digest, digest, rows_of(start, stop))

@@ -12,7 +12,6 @@ all tokens in front of them and on every weight, so only an equal start, under a
 Safe under threads: one lock around the bookkeeping, none while rows are copied in or out and none during a forward pass.
 """
 
-import contextvars
 import random
 import threading
 import time
@@ -35,18 +34,20 @@ from kvcourse.prefix.guards import require_exact, require_source
 from kvcourse.prefix.hits import Found, Gone, Hit, Stats
 from kvcourse.prefix.index import Match, PrefixIndex, Reason
 from kvcourse.prefix.keys import Digest, digest_of, root_key
+from kvcourse.prefix.proof import compared
 from kvcourse.prefix.radix import RadixTree
 from kvcourse.prefix.store import KVStore, copied, load
 from kvcourse.prompt_ids import as_prompts
 
 REMEMBERED = 10_000  # stretches that are gone, kept as ids, so that a miss can be explained
+REMEMBERED_TOKENS = 2**20  # of theirs, at most: some 40 MB
 
 
 class PrefixCache:
     """What both kinds share. Not made itself: use RadixPrefixCache or BlockPrefixCache.
 
     max_bytes: of K/V; never exceeded after any call.
-    policy: "lru", "lfu", "slru", "ttl" or "depth" (kvcourse.prefix.policies). ttl: seconds after its last use at which an
+    policy: "lru", "lfu", "slru", "ttl" or "turns" (kvcourse.prefix.policies). ttl: seconds after its last use at which an
         entry is no longer found. clock: seconds, never going back.
     verify: share of hits that `load_into` computes again and compares. A mismatch is counted, and what was found is dropped,
         never to be used again; with `strict` it raises.
@@ -58,7 +59,8 @@ class PrefixCache:
         self.token_bytes = kv_bytes_per_token(model.config, torch.finfo(model.dtype).bits // 8)
         self.index, self.store = index, store
         self.names: OrderedDict[bytes, object] = OrderedDict()  # the namespace of each root there was
-        self.gone: OrderedDict[tuple[bytes, Any], Gone] = OrderedDict()  # by the digest in front and the first token
+        self.gone: OrderedDict[tuple[bytes, bytes], Gone] = OrderedDict()  # by the digests in front of it and at its end
+        self._gone_tokens = 0
         self._stats = Stats()
         self._lock = threading.RLock()
         self._weights: str | None = None  # the fingerprint that everything stored was computed with
@@ -116,21 +118,24 @@ class PrefixCache:
         require_source(cache, self.model)
         ids = ids[: cache.length]
         with self._lock:
-            now = self._expire()
+            self._expire()
             held, known, pieces = self._make_room(self._root(namespace), ids)
+        reserved = sum(stop - start for start, stop in pieces)
         try:
             rows = self._copy(cache, pieces)
             with self._lock:
                 self._require_unchanged()
+                if held in self.index._detached:  # found wrong by somebody else in the meantime, and dropped
+                    return 0
                 ids = ids[: pieces[-1][1] if pieces else known]
-                new = self.index.add(
-                    self.index.root(self._key(namespace)), ids, lambda *ends: self.store.put(_part(rows, *ends)), now
-                )
+                root, now = self.index.root(self._key(namespace)), self.clock()  # others may have been served meanwhile
+                new = self.index.add(root, ids, lambda *ends: self.store.put(_part(rows, *ends)), now)
+                self._reserved_tokens, reserved = self._reserved_tokens - reserved, 0  # stored, so it is no longer to come
                 self._count(inserted_tokens=new)
                 return new
         finally:
             with self._lock:
-                self._reserved_tokens -= sum(stop - start for start, stop in pieces)
+                self._reserved_tokens -= reserved
                 self._inserting.remove(held)
                 self.index.unpin(held)
 
@@ -167,6 +172,13 @@ class PrefixCache:
         """A snapshot."""
         with self._lock:
             return replace(self._stats, leases=len(self._leases), tokens=self.index.tokens, bytes=self.store.nbytes)
+
+    @contextmanager
+    def standing_still(self, namespace: object = None) -> Iterator[bytes]:
+        """Hold the lock while somebody reads `index`, `gone` and `names`; yields the key of a namespace's root."""
+        with self._lock:
+            self._require_weights()
+            yield self._key(namespace)
 
     def check(self) -> None:
         """Raises: BrokenInvariant, unless all books agree: the index, the pins, the rows, the bytes, the budget."""
@@ -277,31 +289,28 @@ class PrefixCache:
 
     def _verify(self, hit: Hit, cache: KVCache) -> None:
         """Compute the text up to one token past the hit again, and compare the logits there. Nobody's meter counts it."""
-        ids = torch.tensor([hit._tokens[: hit.length + 1]], device=self.model.device)
-        with torch.inference_mode():
-            alone = contextvars.Context().run(self.model, ids, logits_to_keep=1)
-            reused = contextvars.Context().run(self.model, ids[:, -1:], cache=cache.fork())
-        off = (alone - reused).abs().max().item()
-        bound = torch.finfo(alone.dtype).eps ** 0.5 * (1 + alone.abs().max().item())
+        found = compared(self.model, hit._tokens[: hit.length + 1], cache)
         with self._lock:
             self._count(verified=1)
-            if off <= bound:  # not the other way round: NaN is no match
+            if found.is_equal:
                 return
             self._count(mismatches=1, hit_tokens=-hit.length, hits=-1)
             self.index.drop(hit._entries[-1].path[0])
         cache.reset()
         wrong, hit.length = hit.length, 0
         if self.strict:
-            raise BrokenInvariant(f"K/V of {wrong} stored tokens is wrong.", expected=f"logits within {bound:.2g}",
-                                  got=f"{off:.2g}", todo="It is dropped; report this, with the tokens.")  # fmt: skip
+            raise BrokenInvariant(f"K/V of {wrong} stored tokens is wrong.", expected=f"logits within {found.bound:.2g}",
+                                  got=f"{found.off:.2g}", todo="It is dropped; report this, with the tokens.")  # fmt: skip
 
     def _remember(self, entry: Entry, reason: Reason) -> None:
         assert entry.parent is not None
-        name = entry.parent.digest, entry.tokens[0]
+        name = entry.parent.digest, entry.digest
+        if name in self.gone:
+            self._gone_tokens -= len(self.gone.pop(name).tokens)
         self.gone[name] = Gone(entry.tokens, entry.start, reason, self.clock())
-        self.gone.move_to_end(name)
-        if len(self.gone) > REMEMBERED:
-            self.gone.popitem(last=False)
+        self._gone_tokens += len(entry.tokens)
+        while len(self.gone) > REMEMBERED or self._gone_tokens > REMEMBERED_TOKENS:
+            self._gone_tokens -= len(self.gone.popitem(last=False)[1].tokens)
 
     def _count(self, **more: int) -> None:
         self._stats = replace(self._stats, **{name: getattr(self._stats, name) + n for name, n in more.items()})

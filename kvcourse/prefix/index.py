@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from kvcourse.errors import BrokenInvariant, CacheMisuse
 from kvcourse.prefix.entries import Entry, EvictionOrder
@@ -19,6 +19,7 @@ from kvcourse.prefix.policies import policy_named
 Reason = Literal["evicted", "expired", "cleared", "other weights", "mismatch"]
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Whoever keeps the K/V of entries, by ids of its own."""
 

@@ -10,7 +10,7 @@ design easily (hash(-1) == hash(-2)).
 
 import hashlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kvcourse.errors import InputError
 
@@ -64,3 +64,11 @@ def root_key(fingerprint: str, dtype: str, namespace: object) -> bytes:
 def chained(before: bytes, tokens: Sequence[int], digest: Digest = digest_of) -> bytes:
     """The key of a block: it names the block's tokens and, through the key before it, everything in front of them."""
     return digest(before + token_bytes(tokens))
+
+
+def running(before: bytes, tokens: Sequence[int]) -> Iterator[bytes]:
+    """digest_of(before + token_bytes(tokens[:n])) for n = 1, 2, …, each at the cost of one token."""
+    state = hashlib.blake2b(before, digest_size=DIGEST_BYTES)
+    for token in tokens:
+        state.update(token_bytes([token]))
+        yield state.digest()

@@ -33,16 +33,16 @@ def copied(cache: KVCache, n_layer: int, start: int, stop: int) -> Float[Tensor,
 
 def load(stretches: Sequence[tuple[Tensor, int]], cache: KVCache) -> None:
     """Append stretches, the first so many tokens of each, to a cache, as one pass would. Undone if anything is raised."""
-    parts = [rows[:, :, :, :n] for rows, n in stretches]
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)  # (L, 2, H_kv, n, D)
+    parts = [rows[:, :, :, :n] for rows, n in stretches]  # (L, 2, H_kv, n, D) each
     try:
-        for layer, (keys, values) in enumerate(whole):
-            cache.append(layer, keys[None], values[None])
-        cache.advance(whole.shape[3])
+        for layer in range(parts[0].shape[0]):  # layer by layer: what is put together in passing fits the processor's caches
+            whole = parts[0][layer] if len(parts) == 1 else torch.cat([part[layer] for part in parts], dim=2)  # (2, H_kv, n, D)
+            cache.append(layer, whole[:1], whole[1:])
+        cache.advance(whole.shape[2])
     except BaseException:
         cache.abort()
         raise
-    count("bytes_copied", whole.nbytes)
+    count("bytes_copied", sum(part.nbytes for part in parts))
 
 
 class KVStore:

@@ -7,23 +7,21 @@ The only importer of ipywidgets. A widget lives as long as its kernel, so each o
 import asyncio
 import functools
 import html
-import io
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets
-import numpy as np
 from IPython.display import display
 from jaxtyping import Float
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 from torch import Tensor
 
 from kvcourse.caches.base import KVCache
 from kvcourse.errors import KVCourseError
 from kvcourse.models.base import CausalLM
 from kvcourse.viz import stepper, style
+from kvcourse.viz.frames import Frames as Frames
+from kvcourse.viz.frames import quick_png as quick_png
 from kvcourse.viz.moments import Run, describe, describe_run
 from kvcourse.viz.plots import plot_next_tokens
 from kvcourse.viz.recording import record_run
@@ -65,51 +63,6 @@ class Live:
 
     def __repr__(self) -> str:
         return self.words
-
-
-class Frames:
-    """Pictures by (moment, head): drawn when first asked for, or ahead of time, while the kernel has nothing else to do."""
-
-    def __init__(self, draw: Callable[[int, int], bytes]) -> None:
-        self._draw = draw
-        self._drawn: dict[tuple[int, int], bytes] = {}
-        self._waiting: list[tuple[int, int]] = []
-        self._busy = False
-
-    def __getitem__(self, which: tuple[int, int]) -> bytes:
-        if which not in self._drawn:
-            self._drawn[which] = self._draw(*which)
-        return self._drawn[which]
-
-    def ahead(self, which: Sequence[tuple[int, int]]) -> None:
-        """Draw these next, one at a time, whenever the event loop is free. Without a loop: when they are asked for."""
-        self._waiting = [one for one in which if one not in self._drawn]
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        if self._waiting and not self._busy:
-            self._busy = True
-            loop.call_later(0.05, self._one, loop)
-
-    def _one(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._busy = False
-        if self._waiting:
-            self[self._waiting.pop(0)]
-            self.ahead(self._waiting)
-
-
-def quick_png(figure: Figure) -> bytes:
-    """For frames that somebody waits for: fewer pixels and lighter compression than `style.png`, and drawn once, where
-    `savefig` draws twice.
-    """
-    buffer = io.BytesIO()
-    with style.use():
-        figure.set_dpi(1.5 * style.DPI)
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        Image.fromarray(np.asarray(canvas.buffer_rgba())).save(buffer, format="png", compress_level=3)
-    return buffer.getvalue()
 
 
 class Clickable:
@@ -161,6 +114,17 @@ def slider(label: str, last: int, tooltip: str, changed: Callable[..., None]) ->
     return box
 
 
+def button(label: str, tooltip: str, clicked: Callable[[], object], icon: str = "") -> Any:
+    one = ipywidgets.Button(description=label, tooltip=tooltip, icon=icon, layout={"width": "auto" if label else "3em"})
+    one.on_click(lambda _: clicked())
+    return one
+
+
+def field(label: str, value: str, tooltip: str, width: str) -> Any:
+    """A line of text to be typed."""
+    return ipywidgets.Text(value=value, description=label, tooltip=tooltip, layout={"width": width})
+
+
 def row(*parts: Any) -> Any:
     """Side by side, and below each other where the page is narrow."""
     return ipywidgets.HBox(parts, layout={"flex_flow": "row wrap", "overflow": "visible"})
@@ -210,13 +174,6 @@ def _controls(run: Run) -> ipywidgets.VBox:
     """Play, two step buttons, a slider, a choice of heads, and the picture that follows them."""
     last = len(run.moments) - 1
     frames = Frames(lambda index, head: quick_png(stepper.draw_moment(run, index, head)))
-    slider = ipywidgets.IntSlider(
-        max=last, description="moment", tooltip="Moment of the run: arrow keys move it", layout={"width": "22em"}
-    )
-    back, forth = (
-        ipywidgets.Button(icon=f"step-{way}", tooltip=f"One moment {way}", layout={"width": "3em"})
-        for way in ("backward", "forward")
-    )
     names = [(", ".join(run.head_lines(head)), head) for head in range(run.heads)]
     heads = ipywidgets.Dropdown(options=names, description="showing", tooltip="Which head is drawn", layout={"width": "18em"})
     picture = ipywidgets.Image(
@@ -225,22 +182,29 @@ def _controls(run: Run) -> ipywidgets.VBox:
     words = ipywidgets.HTML(layout={"margin": "0", "height": "0"})
 
     def show(_: Any = None) -> None:
-        index, head = slider.value, heads.value
+        index, head = bar.value, heads.value
         picture.value = frames[index, head]
         spoken = html.escape(" ".join(describe(run, index)))
-        words.value = f'<span role="status" aria-live="polite" style="{_FOR_READERS}">{spoken}</span>'
+        words.value = f'<span role="status" aria-live="polite" style="{FOR_READERS}">{spoken}</span>'
         frames.ahead([(i % (last + 1), head) for i in range(index + 1, index + last + 1)])
 
-    def move(by: int) -> None:
-        slider.value = min(max(slider.value + by, 0), last)
-
-    back.on_click(lambda _: move(-1))
-    forth.on_click(lambda _: move(1))
-    slider.observe(show, "value")
+    parts = steps("moment", last, "Moment of the run: arrow keys move it", show)
+    bar = parts[-1]
     heads.observe(show, "value")
     show()
-    parts = [_play_button(slider), back, forth, slider, heads]
-    return ipywidgets.VBox([ipywidgets.HBox(parts, layout={"flex_flow": "row wrap"}), words, picture])
+    return ipywidgets.VBox([ipywidgets.HBox([*parts, heads], layout={"flex_flow": "row wrap"}), words, picture])
+
+
+def steps(label: str, last: int, tooltip: str, changed: Callable[..., None]) -> list[Any]:
+    """Play, one back, one forward, and the slider that they move."""
+    bar = slider(label, last, tooltip, changed)
+
+    def move(by: int) -> None:
+        bar.value = min(max(bar.value + by, 0), bar.max)
+
+    back = button("", f"One {label} backward", lambda: move(-1), "step-backward")
+    forth = button("", f"One {label} forward", lambda: move(1), "step-forward")
+    return [_play_button(bar), back, forth, bar]
 
 
 def _play_button(slider: ipywidgets.IntSlider) -> ipywidgets.ToggleButton:
@@ -342,4 +306,4 @@ _SPOT_RULES = (
     "HERE .jupyter-button:focus-visible{outline:3px dashed #B3261E;outline-offset:2px}",
 )
 # For screen readers only: the picture says the same to the eye.
-_FOR_READERS = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
+FOR_READERS = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"

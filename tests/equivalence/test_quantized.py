@@ -17,6 +17,7 @@ from helpers import (
     padded,
     raising_in,
     random_ids,
+    rows_that_part,
     uncached,
 )
 
@@ -261,10 +262,8 @@ def test_after_a_reset_it_is_as_new():
 
 def test_a_batch_whose_rows_end_at_different_times_leaves_the_cache_at_the_shortest():
     model = make_model("llama")
-    prompts = random_ids(2, 9).tolist()
     cache, expected = QuantizedCache(8, 2, 0), QuantizedCache(8, 2, 0)
-    free = generate(model, prompts, max_new_tokens=12, cache=QuantizedCache(8, 2, 0))
-    stop = next(token for token in free[0].tokens[2:6] if token not in free[1].tokens)
+    prompts, stop = rows_that_part(lambda ids: generate(model, ids, max_new_tokens=12, cache=QuantizedCache(8, 2, 0)))
     outs = generate(model, prompts, max_new_tokens=12, stop_ids=[stop], cache=cache)
     n = min(len(out.tokens) for out in outs)
     assert n < 12 and max(len(out.tokens) for out in outs) == 12

@@ -22,12 +22,12 @@ LAYERS: list[set[str]] = [
     | {f"caches.{kind}" for kind in ("block_pool", "paged_pool", "paged")},
     {"sampling", "steps", "prompt_ids", "loops", "generate", "speculative", "corpus", "recall", "train"},
     {"prefix"},
-    {"ledger", "providers", "causes"},
+    {"ledger", "providers", "causes", "stamps"},
     {"sessions"},
     {"context", "prompts"},
     {"checks", "viz"},
     {"grader", "cli", "cli_exercises", "cli_grade", "cli_weights", "__main__", "course", "doctor", "lab", "lesson_files"}
-    | {"tables", "chat", "terminal", "cli_memory"},
+    | {"tables", "terminal", "cli_memory", "cli_replay", "cli_explain"},
 ]
 EXCEPTIONS = {
     ("__init__", "course"): "the lesson table is a public name; course imports nothing but errors",

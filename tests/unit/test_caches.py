@@ -281,5 +281,5 @@ def test_a_batch_of_equal_rows_stays_a_batch_of_equal_rows(kind):
     tokens = random_ids(1, 9).repeat(3, 1)
     cache = make_empty(kind)
     logits = torch.cat((model(tokens[:, :4], cache=cache), model(tokens[:, 4:], cache=cache)), dim=1)
-    assert torch.equal(logits[0], logits[1]) and torch.equal(logits[0], logits[2])
+    assert (logits - logits[:1]).abs().max() < 1e-12
     assert (logits - uncached(model, tokens)).abs().max() < 1e-12

@@ -11,6 +11,7 @@ from helpers import CACHES, MODELS, last_norm, make_empty, make_model, raising_i
 from helpers import small_models as small_models
 
 from kvcourse.caches.make import make_cache
+from kvcourse.caches.sliding import SlidingCache
 from kvcourse.errors import CacheFull, CacheMismatch, ContextOverflow, InputError, KVCourseError, UnknownName
 from kvcourse.generate import Usage, decode_step, generate, prefill, stream
 from kvcourse.meter import Meter
@@ -665,13 +666,32 @@ def test_a_prefix_cache_fills_an_empty_cache_of_ones_own_and_is_told_nothing_whe
     with pytest.raises(InputError, match="fills an empty cache"):
         generate(model, [1], max_new_tokens=1, cache=cache, prefix_cache=known)
     assert snapshot(cache, 3) == before
-    for options in (dict(cache=None), dict(prompt_ids=[[1], [2]])):
-        with pytest.raises(InputError, match="one prompt"):
-            generate(model, options.pop("prompt_ids", PROMPT), max_new_tokens=1, prefix_cache=known, **options)
+    for unfit in (None, SlidingCache(window=8), "quantized"):
+        with pytest.raises(InputError, match="empty cache with exact rows"):
+            generate(model, PROMPT, max_new_tokens=1, prefix_cache=known, cache=unfit)
     cache.reset()
     with raising_in(last_norm(model), KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         generate(model, PROMPT, max_new_tokens=2, cache=cache, prefix_cache=known)
     assert (cache.length, known.out, len(known.inserts)) == (0, 0, inserts)
+
+
+@every_cache
+def test_several_prompts_with_a_prefix_cache_run_one_after_another_and_use_what_those_before_have_computed(cache_kind):
+    model, known, told = make_model("llama"), DictPrefixCache(), []
+    prompts = [PROMPT, [1, 2], PROMPT]
+    out = generate(
+        model,
+        prompts,
+        max_new_tokens=3,
+        cache=cache_kind,
+        prefix_cache=known,
+        on_token=lambda token, row: told.append((row, token)),
+    )
+    assert [one.tokens for one in out] == [by_hand(model, ids, 3) for ids in prompts]
+    assert [one.usage.cached_tokens for one in out] == [0, 0, 8]
+    assert told == [(row, token) for row, one in enumerate(out) for token in one.tokens]
+    with pytest.raises(InputError, match="a cache each"):
+        generate(model, prompts, max_new_tokens=3, cache=make_empty(cache_kind), prefix_cache=known)
 
 
 @every_cache

@@ -1,0 +1,1 @@
+"""Lessons 10 and 13: prompts that share, and why one did not."""

@@ -1,0 +1,212 @@
+"""Lesson 11: a session as one file, byte by byte. Knows nothing about models or tensors, and imports no PyTorch.
+
+The file is a safetensors file, so any reader of that format can open it: 8 bytes that say how long the header is, the header
+(JSON), then the K/V of all rows in one piece. The header's first field is a digest over everything else in the file, header
+included, at a fixed place: whatever is flipped, cut off or added is seen before a byte is believed.
+
+The digest is SHA-256 over the SHA-256 of the header, with zeros where the digest stands, and of every 4 MiB of data: pieces
+can be hashed on all cores while the file is read or written. It guards against accidents, not against a forger.
+"""
+
+import hashlib
+import json
+import math
+import os
+import struct
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from kvcourse.errors import SessionFileError
+
+FORMAT, VERSION = "kvcourse session", 1
+ITEMSIZE = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_FRONT = b'{"__metadata__":{"digest":"'
+_BLANK = b"0" * 64
+_DIGEST_AT = 8 + len(_FRONT)
+_LONGEST_HEADER_BYTES = 100_000_000  # safetensors' own limit
+_PIECE_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Rows:
+    """K/V as bytes: a dtype as safetensors names it, a shape, and the numbers, in C order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    @property
+    def expected_bytes(self) -> int:
+        return math.prod(self.shape) * ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True)
+class SessionFile:
+    """What a file holds. about: everything but the rows, as JSON has it. rows: None where no K/V was kept."""
+
+    about: dict[str, Any]
+    rows: Rows | None
+
+
+def write(path: Path, content: SessionFile) -> int:
+    """Write a file whole, or not at all; return its size (bytes). What was there before stays until the new one is complete.
+
+    Raises: SessionFileError where it cannot be written: no room, no permission, no such folder.
+    """
+    header = _header(content)
+    data = content.rows.data.cast("B") if content.rows else memoryview(b"")
+    with _replacing(path) as file, ThreadPoolExecutor(os.cpu_count()) as workers:
+        digests = [workers.submit(_sha256, header), *(workers.submit(_sha256, piece) for piece in _pieces(data))]
+        file.write(header)
+        for piece in _pieces(data):
+            file.write(piece)
+        file.seek(_DIGEST_AT)
+        file.write(_total(digests))
+    return len(header) + len(data)
+
+
+def size_bytes(content: SessionFile) -> int:
+    """How large its file will be."""
+    return len(_header(content)) + (content.rows.expected_bytes if content.rows else 0)
+
+
+def read(path: Path) -> SessionFile:
+    """Read a file and verify all of it.
+
+    Raises: SessionFileError, naming what is wrong, for a file that is not there, is no session's, is truncated, too long,
+    damaged, or of a newer format.
+    """
+    try:
+        with open(path, "rb") as file, ThreadPoolExecutor(os.cpu_count()) as workers:
+            size = os.fstat(file.fileno()).st_size
+            header = _read_header(file, path, size)
+            data = bytearray(size - len(header))
+            view, digests = memoryview(data), [workers.submit(_sha256, _blanked(header))]
+            for piece in _pieces(view):
+                if file.readinto(piece) != len(piece):
+                    raise broken(path, "is being changed.", f"{size} bytes", "fewer", "Read it when nobody writes to it.")
+                digests.append(workers.submit(_sha256, piece))
+            intact = _total(digests) == header[_DIGEST_AT : _DIGEST_AT + len(_BLANK)]
+    except OSError as error:
+        raise broken(path, f"cannot be read ({error.strerror}).", "a session file", "none", "Check its name.") from error
+    return _parsed(path, header, view, intact)
+
+
+def broken(path: Path, fault: str, expected: object, got: object, todo: str) -> SessionFileError:
+    """The error about this file."""
+    return SessionFileError(f"{path.name} {fault}", expected=expected, got=got, todo=todo)
+
+
+def _header(content: SessionFile) -> bytes:
+    """Length and JSON, the digest blank. Padded so that the numbers start at a multiple of 8."""
+    metadata = {"digest": _BLANK.decode(), "format": FORMAT, "version": str(VERSION), "about": json.dumps(content.about)}
+    whole: dict[str, Any] = {"__metadata__": metadata}
+    if content.rows:
+        rows = content.rows
+        whole["kv"] = {"dtype": rows.dtype, "shape": rows.shape, "data_offsets": [0, rows.expected_bytes]}
+    text = json.dumps(whole, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _read_header(file: BinaryIO, path: Path, size: int) -> bytes:
+    first = file.read(_DIGEST_AT + len(_BLANK))
+    if len(first) < _DIGEST_AT + len(_BLANK):
+        raise broken(path, "is truncated.", "a header", f"{size} bytes in all", "Use another copy.")
+    (length,) = struct.unpack("<Q", first[:8])
+    if first[8:_DIGEST_AT] != _FRONT:
+        raise broken(path, "is no session file, or its first bytes are damaged.", _FRONT.decode(), repr(first[8:_DIGEST_AT]),
+                     "Name a file that Session.save has written.")  # fmt: skip
+    if not len(_FRONT) + len(_BLANK) < length <= _LONGEST_HEADER_BYTES or 8 + length > size:
+        raise broken(path, "is truncated, or its length field is damaged.", "a header within the file",
+                     f"{length} bytes in a file of {size}", "Use another copy.")  # fmt: skip
+    return first + file.read(8 + length - len(first))
+
+
+def _parsed(path: Path, header: bytes, data: memoryview, intact: bool) -> SessionFile:
+    try:
+        whole = json.loads(header[8:])
+        metadata = whole["__metadata__"]
+        version = int(metadata["version"])
+        if version > VERSION and metadata["format"] == FORMAT:
+            raise broken(path, "has a newer format." if intact else "has a newer format, or is damaged.",
+                         f"version {VERSION} or older", version, "Update this package.")  # fmt: skip
+        rows = _rows(whole, data)
+        about = json.loads(metadata["about"])
+        known = metadata["format"] == FORMAT and version == VERSION and isinstance(about, dict)
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+        raise broken(path, f"has a damaged header ({type(error).__name__}).", "the JSON that Session.save writes",
+                     "something else", "Use another copy.") from error  # fmt: skip
+    expected = rows.expected_bytes if rows else 0
+    if len(data) != expected:
+        fault = "is truncated." if len(data) < expected else "has bytes too many."
+        raise broken(path, fault, f"{expected} bytes of K/V", len(data), "Use another copy.")
+    if not intact:
+        raise broken(
+            path, "is damaged: it does not match its digest.", "the bytes that were written", "others", "Use another copy."
+        )
+    if not known:
+        raise broken(path, "is no session file.", f"{FORMAT}, version {VERSION}", f"{metadata['format']}, version {version}",
+                     "Name a file that Session.save has written.")  # fmt: skip
+    return SessionFile(about, rows)
+
+
+def _rows(whole: dict[str, Any], data: memoryview) -> Rows | None:
+    if set(whole) == {"__metadata__"}:
+        return None
+    (entry,) = (value for name, value in whole.items() if name == "kv")
+    rows = Rows(entry["dtype"], tuple(int(n) for n in entry["shape"]), data)
+    if min(rows.shape) < 0 or entry["data_offsets"] != [0, rows.expected_bytes] or len(whole) != 2:
+        raise ValueError("sizes")
+    return rows
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file beside `path`, which takes its place when the block ends, and is removed when it raises."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise broken(path, f"cannot be written ({error.strerror}).", "a folder with room that may be written to", path.parent,
+                     "Make room, or choose another folder; what was there before is untouched.") from error  # fmt: skip
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename last. Where folders cannot be opened (Windows), renames are the system's own business."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _pieces(data: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield data[start : start + _PIECE_BYTES]
+
+
+def _sha256(data: bytes | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _total(digests: list["Future[bytes]"]) -> bytes:
+    return hashlib.sha256(b"".join(digest.result() for digest in digests)).hexdigest().encode()
+
+
+def _blanked(header: bytes) -> bytes:
+    return header[:_DIGEST_AT] + _BLANK + header[_DIGEST_AT + len(_BLANK) :]
