@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.engines import Answer, Request
 
 
-@dataclass
+@dataclass(eq=False)
 class Result:
     """All rounds of one engine on one request."""
 
@@ -25,6 +25,10 @@ class Result:
     is_transformers: bool = False
     answers: list[Answer] = field(default_factory=list)
     peak_bytes: int = 0
+
+    @property
+    def is_ours(self) -> bool:
+        return self.engine.startswith("kvcourse")
 
     @property
     def case(self) -> str:
@@ -57,10 +61,10 @@ class Result:
         return sorted(getattr(b, of) / getattr(a, of) for a, b in zip(self.answers, base.answers, strict=True))
 
 
-def different_tokens(results: list[Result]) -> list[str]:
+def different_tokens(results: list[Result]) -> list[Result]:
     """float32 engines whose tokens are not the first one's: no time of theirs means anything."""
     exact = [r for r in results if r.precision == "float32"]
-    return [f"{r.engine}, prompt {r.case}" for r in exact if agreeing(results, r) < r.request.new]
+    return [r for r in exact if agreeing(results, r) < r.request.new]
 
 
 def agreeing(results: list[Result], result: Result) -> int:

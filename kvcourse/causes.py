@@ -135,7 +135,7 @@ def _order(before: str, ours: str, theirs: str) -> Cause | None:
         first = common_length(one, other)
         if first >= min(len(one), len(other)) or (one[first] not in other[first:] or other[first] not in one[first:]):
             continue
-        if min(len(one[first]), len(other[first])) < _PARAGRAPH or first > 1:
+        if min(len(one[first]), len(other[first])) < _PARAGRAPH:
             continue
         is_tools = all("parameters" in part or "input_schema" in part for part in (one[first], other[first]))
         kind: Kind = "tool_order" if is_tools else "retrieval_order"
@@ -169,6 +169,8 @@ def _template(before: str, ours: str, theirs: str) -> Cause | None:
         return _two_markers(before, one, other, (a, b), head)
     marked, plain = (ours, theirs) if a is not None or ours.startswith("<think>") else (theirs, ours)
     rest = without_markers(marked)
+    if rest != marked and not plain[:1].isspace():
+        rest = rest.lstrip()  # "[INST] text" against "text"
     same = common_length(rest, plain)
     if rest != marked and plain and (same >= _AGREE or same == len(rest) == len(plain)):
         inserted = marked[: len(marked) - len(rest)]

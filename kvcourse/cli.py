@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvcourse import cli_exercises, cli_replay
+from kvcourse import cli_exercises, cli_replay, cli_sessions
 from kvcourse.cli_explain import explain
 from kvcourse.cli_grade import grade
+from kvcourse.cli_lint import lint
 from kvcourse.cli_memory import memory
 from kvcourse.cli_weights import weights
 from kvcourse.errors import InputError, KVCourseError
@@ -142,28 +143,44 @@ def chat(
     no_stream: Annotated[bool, typer.Option("--no-stream", help="Show the answer at the end.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.")] = None,
     weights: Annotated[str | None, typer.Option(help="float16 or int8: fewer bytes to read, at a small error.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Go on with the conversation of that name, or begin it; kept after every turn."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where conversations are kept; else KVCOURSE_SESSIONS, or your data folder.")
+    ] = None,
 ) -> None:
-    """Ask the real model, and see what the answer cost."""
+    """Ask the real model, and see what the answer cost.
+
+    With --session NAME the conversation goes on where it was, tomorrow too, and nothing of it is computed again. In a chat,
+    /help lists commands: /save, /load, /fork, /rewind and others. `kvcourse sessions` looks after what is kept.
+    """
     if question is not None and not question.strip():
         raise InputError("The question is empty.", expected="some text", got=repr(question), todo="Ask something.")
     import torch
 
-    from kvcourse.checkpoints import load_model
-    from kvcourse.sessions.session import Session
-    from kvcourse.terminal import answer_once, talk
+    from kvcourse.chat_commands import say_made_room, say_resumed, talk
+    from kvcourse.chat_sessions import open_chat
+    from kvcourse.session_folder import sessions_folder
+    from kvcourse.terminal import answer_once
 
     if threads is not None:
         torch.set_num_threads(threads)
-    sampler = _sampler(temperature, top_k, top_p, seed)
-    console = Console()
+    cache, sampler, console = None if no_cache else "preallocated", _sampler(temperature, top_k, top_p, seed), Console()
     with console.status("Loading the model ..."):
-        conversation = Session(
-            load_model(model, weights=weights), system=system, cache=None if no_cache else "preallocated", sampler=sampler
+        kept = open_chat(
+            model, sessions_folder(folder), name=session, system=system, weights=weights, cache=cache, sampler=sampler
         )
-    if question is None:
-        talk(conversation, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
-        return
-    answer = answer_once(conversation, question, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
+    with kept:
+        if session is not None:
+            say_resumed(kept, console, last_turn=question is None)
+        if question is None:
+            talk(kept, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
+            return
+        answer = answer_once(kept.session, question, console, max_new_tokens=max_new_tokens, streaming=not no_stream)
+        if answer.tokens:
+            say_made_room(kept.keep(), console)
     if answer.finish_reason == "interrupted":
         raise typer.Exit(130)
 
@@ -171,7 +188,9 @@ def chat(
 app.command()(weights)
 app.command()(memory)
 app.command()(explain)
+app.command()(lint)
 cli_replay.register(app)
+app.add_typer(cli_sessions.app, name="sessions")
 cli_exercises.register(app)
 app.command()(grade)
 

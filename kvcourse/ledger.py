@@ -47,6 +47,32 @@ class Totals:
     completion_tokens: int = 0
 
 
+@dataclass(frozen=True)
+class Prices:
+    """What a token costs by class, in units of one input token that is not cached. Factors move: see `providers`."""
+
+    computed: float = 1.0
+    cached: float = 0.1
+    completion: float = 5.0
+
+    def __post_init__(self) -> None:
+        if min(self.computed, self.cached, self.completion) < 0:
+            raise InputError("A price below nothing.", expected="0 or more", got=self, todo="Correct it.")
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What all turns cost, by class."""
+
+    computed: float
+    cached: float
+    completion: float
+
+    @property
+    def total(self) -> float:
+        return self.computed + self.cached + self.completion
+
+
 class Ledger:
     """Every turn that ran, in order; what was taken back later was computed all the same, and stays.
 
@@ -79,6 +105,25 @@ class Ledger:
     def totals(self) -> Totals:
         sums = {name: sum(getattr(turn, name) for turn in self._turns) for name in list(asdict(Totals()))[1:]}
         return Totals(len(self._turns), **sums)
+
+    @property
+    def occupancy(self) -> int:
+        """Tokens in the window as the last turn left it."""
+        return self._turns[-1].occupancy if self._turns else 0
+
+    @property
+    def share(self) -> float:
+        """Of the window, in use: never above 1."""
+        return min(1.0, self.occupancy / self.limit)
+
+    def billed(self, prices: Prices) -> Bill:
+        """All turns at these prices."""
+        sums = self.totals
+        return Bill(
+            computed=sums.computed_tokens * prices.computed,
+            cached=sums.cached_tokens * prices.cached,
+            completion=sums.completion_tokens * prices.completion,
+        )
 
     def copy(self) -> "Ledger":
         """The same turns, independent from here on."""

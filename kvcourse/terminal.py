@@ -1,4 +1,4 @@
-"""Lesson 06: a conversation shown in a terminal. Knows nothing about models, tokens or caches.
+"""Lesson 06: an answer shown in a terminal. Knows nothing about models, tokens or caches.
 
 Colours and bars appear in a terminal only; into a pipe or a file goes plain text.
 """
@@ -11,11 +11,9 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kvcourse.errors import KVCourseError
+from kvcourse.sampling import Sampler
 from kvcourse.sessions.session import Session
 from kvcourse.sessions.turns import Reply, Watch
-
-HELP = "/reset starts over, /quit leaves (so does Ctrl-D), Ctrl-C stops an answer."
 
 
 class _Interrupt:
@@ -49,6 +47,34 @@ def _progress(console: Console) -> Progress:
 
 def answer_once(chat: Session, question: str, console: Console, *, max_new_tokens: int, streaming: bool) -> Reply:
     """Ask, show the answer as it comes (or at the end, after a progress bar), then the usage line."""
+
+    def ask(watch: Watch) -> Reply:
+        return chat.send(question, max_new_tokens=max_new_tokens, watch=watch)
+
+    return _shown(ask, console, max_new_tokens, streaming)
+
+
+def answer_again(chat: Session, sampler: Sampler, console: Console, *, max_new_tokens: int, streaming: bool) -> Reply:
+    """The same for another answer to the last question."""
+
+    def ask(watch: Watch) -> Reply:
+        return chat.regenerate(max_new_tokens=max_new_tokens, sampler=sampler, watch=watch)
+
+    return _shown(ask, console, max_new_tokens, streaming)
+
+
+def say(console: Console, text: str, style: str = "dim") -> None:
+    """A line about the conversation, which is not part of it."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def write(console: Console, text: str) -> None:
+    """A piece of the conversation itself, at once."""
+    console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+    console.file.flush()
+
+
+def _shown(ask: Callable[[Watch], Reply], console: Console, max_new_tokens: int, streaming: bool) -> Reply:
     with _Interrupt().listening() as interrupted, _progress(console) as bar:
         prompt_task = bar.add_task("reading", total=None, visible=False)
         answer_task = bar.add_task("writing", total=max_new_tokens, visible=False)
@@ -65,57 +91,22 @@ def answer_once(chat: Session, question: str, console: Console, *, max_new_token
 
         def on_text(text: str) -> None:
             if streaming:
-                _write(console, text)
+                write(console, text)
 
-        watch = Watch(on_text, on_token, on_prefill, interrupted)
-        answer = chat.send(question, max_new_tokens=max_new_tokens, watch=watch)
+        answer = ask(Watch(on_text, on_token, on_prefill, interrupted))
     if not streaming:
-        _write(console, answer.text)
-    _write(console, "\n")
+        write(console, answer.text)
+    write(console, "\n")
     _say_why_it_ended(answer, console, max_new_tokens)
-    console.print(answer.summary(), style="dim", markup=False, highlight=False, soft_wrap=True)
+    say(console, answer.summary())
     return answer
-
-
-def _write(console: Console, text: str) -> None:
-    console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
-    console.file.flush()
 
 
 def _say_why_it_ended(answer: Reply, console: Console, max_new_tokens: int) -> None:
     said = {
         "length": f"(cut at {max_new_tokens} new tokens; --max-new-tokens allows more)",
-        "context": "(the model's context is full: this conversation cannot go on; /reset starts over)",
+        "context": "(the model's context is full: no more can be said; /rewind takes turns back, /reset starts over)",
         "interrupted": "(stopped)",
     }.get(answer.finish_reason)
     if said:
-        console.print(said, style="yellow", markup=False, highlight=False)
-
-
-def talk(chat: Session, console: Console, *, max_new_tokens: int, streaming: bool, read: Callable[[str], str] = input) -> None:
-    """Questions from the terminal until /quit or the end of input. A turn that fails is told, and the chat goes on."""
-    console.print(HELP, style="dim", markup=False, highlight=False)
-    while True:
-        try:
-            question = read("> " if console.is_terminal else "").strip()
-        except EOFError:
-            _write(console, "\n" if console.is_terminal else "")
-            return
-        except KeyboardInterrupt:
-            _write(console, "\n")
-            console.print(HELP, style="dim", markup=False, highlight=False)
-            continue
-        if question == "/quit":
-            return
-        if question == "/reset":
-            chat.reset()
-            console.print("A new conversation.", style="dim")
-        elif question.startswith("/"):
-            console.print(HELP, style="dim", markup=False, highlight=False)
-        elif question:
-            try:
-                answer_once(chat, question, console, max_new_tokens=max_new_tokens, streaming=streaming)
-            except KVCourseError as error:
-                console.print(f"{error} (/reset starts over)", style="red", markup=False, highlight=False)
-            except KeyboardInterrupt:
-                console.print("(stopped; the question is forgotten)", style="yellow")
+        say(console, said, "yellow")

@@ -267,7 +267,8 @@ class PrefixCache:
         whole = copied(cache, self.model.config.n_layer, first, pieces[-1][1])  # (L, 2, H_kv, n, D)
         if len(pieces) == 1:
             return {pieces[0]: whole}
-        return {(start, stop): whole[:, :, :, start - first : stop - first].clone() for start, stop in pieces}
+        parts = whole.split([stop - start for start, stop in pieces], dim=3)
+        return {ends: part.clone() for ends, part in zip(pieces, parts, strict=True)}
 
     def _require_unchanged(self, weights: str | None = None) -> None:
         if self.model.fingerprint != (weights or self._weights):

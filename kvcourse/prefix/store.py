@@ -35,10 +35,11 @@ def load(stretches: Sequence[tuple[Tensor, int]], cache: KVCache) -> None:
     """Append stretches, the first so many tokens of each, to a cache, as one pass would. Undone if anything is raised."""
     parts = [rows[:, :, :, :n] for rows, n in stretches]  # (L, 2, H_kv, n, D) each
     try:
-        for layer in range(parts[0].shape[0]):  # layer by layer: what is put together in passing fits the processor's caches
-            whole = parts[0][layer] if len(parts) == 1 else torch.cat([part[layer] for part in parts], dim=2)  # (2, H_kv, n, D)
-            cache.append(layer, whole[:1], whole[1:])
-        cache.advance(whole.shape[2])
+        # Layer by layer, so that what is put together in passing stays in the processor's caches.
+        for layer, pieces in enumerate(zip(*(part.unbind() for part in parts), strict=True)):  # (2, H_kv, n, D) each
+            keys, values = (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)).split(1)
+            cache.append(layer, keys, values)
+        cache.advance(sum(n for _, n in stretches))
     except BaseException:
         cache.abort()
         raise

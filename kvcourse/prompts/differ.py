@@ -11,6 +11,7 @@ TextOf = Callable[[Sequence[int]], str]
 _BEFORE_TOKENS, _BEHIND_TOKENS = 2_000, 8_000  # read as text on each side
 _RECUT_TOKENS = 32  # within which the same text in other tokens ends at the same character again
 _SHOWN = 40  # characters shown in front of what differs, and behind it
+_CUT_SHORT = "one text ends inside a token of the other"
 _HALF = "\ufffd"  # what half a character decodes to
 
 
@@ -48,7 +49,8 @@ def compare(ours: Sequence[int], theirs: Sequence[int], at: int, text_of: TextOf
         return Difference(cause, before[-_SHOWN:], here, there, m + common_length(ours[at + n :], theirs[at + m :]))
     cause = kind_of_difference(before, one, other)
     if cause.kind == "none":
-        cause = Cause("re_encoded", "one text ends inside a token of the other")
+        halves = _HALF in text_of(ours[start : at + 1])
+        cause = Cause("content", "bytes that are no characters") if halves else Cause("re_encoded", _CUT_SHORT)
     same = common_length(one, other)
     begin, texts = len(before) + same - cause.widened, (before + one, before + other)
     ends = [begin + len(side) for side in (cause.ours, cause.theirs)]

@@ -16,12 +16,12 @@ import struct
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kvcourse.errors import SessionFileError
+from kvcourse.errors import InputError, SessionFileError
 
 FORMAT, VERSION = "kvcourse session", 1
 ITEMSIZE = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -56,10 +56,14 @@ class SessionFile:
 def write(path: Path, content: SessionFile) -> int:
     """Write a file whole, or not at all; return its size (bytes). What was there before stays until the new one is complete.
 
-    Raises: SessionFileError where it cannot be written: no room, no permission, no such folder.
+    Raises: SessionFileError where it cannot be written: no room, no permission, no such folder; InputError for rows that are
+    not as long as their shape says.
     """
     header = _header(content)
     data = content.rows.data.cast("B") if content.rows else memoryview(b"")
+    if content.rows and len(data) != content.rows.expected_bytes:
+        raise InputError("These rows contradict their shape.", expected=f"{content.rows.expected_bytes} bytes", got=len(data),
+                         todo="Pass as many bytes as dtype and shape say.")  # fmt: skip
     with _replacing(path) as file, ThreadPoolExecutor(os.cpu_count()) as workers:
         digests = [workers.submit(_sha256, header), *(workers.submit(_sha256, piece) for piece in _pieces(data))]
         file.write(header)
@@ -92,8 +96,9 @@ def read(path: Path) -> SessionFile:
                     raise broken(path, "is being changed.", f"{size} bytes", "fewer", "Read it when nobody writes to it.")
                 digests.append(workers.submit(_sha256, piece))
             intact = _total(digests) == header[_DIGEST_AT : _DIGEST_AT + len(_BLANK)]
-    except OSError as error:
-        raise broken(path, f"cannot be read ({error.strerror}).", "a session file", "none", "Check its name.") from error
+    except (OSError, ValueError) as error:  # ValueError: no name of a file
+        why = getattr(error, "strerror", None) or error
+        raise broken(path, f"cannot be read ({why}).", "a session file", "none", "Check its name.") from error
     return _parsed(path, header, view, intact)
 
 
@@ -139,7 +144,7 @@ def _parsed(path: Path, header: bytes, data: memoryview, intact: bool) -> Sessio
         rows = _rows(whole, data)
         about = json.loads(metadata["about"])
         known = metadata["format"] == FORMAT and version == VERSION and isinstance(about, dict)
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError) as error:
         raise broken(path, f"has a damaged header ({type(error).__name__}).", "the JSON that Session.save writes",
                      "something else", "Use another copy.") from error  # fmt: skip
     expected = rows.expected_bytes if rows else 0
@@ -169,7 +174,7 @@ def _rows(whole: dict[str, Any], data: memoryview) -> Rows | None:
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """A temporary file beside `path`, which takes its place when the block ends, and is removed when it raises."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.part"
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -177,11 +182,13 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise broken(path, f"cannot be written ({error.strerror}).", "a folder with room that may be written to", path.parent,
+    except (OSError, ValueError) as error:  # ValueError: no name of a file
+        why = getattr(error, "strerror", None) or error
+        raise broken(path, f"cannot be written ({why}).", "a folder with room that may be written to", path.parent,
                      "Make room, or choose another folder; what was there before is untouched.") from error  # fmt: skip
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ announced or on the list of what is to be deleted, and the next process to open 
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +21,18 @@ CREATE TABLE IF NOT EXISTS sessions (
     created REAL NOT NULL, used REAL NOT NULL, pinned INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS coming (file TEXT PRIMARY KEY, owner TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS going (file TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS latest (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), version INTEGER NOT NULL);
+INSERT OR IGNORE INTO latest VALUES (1, 0);
 CREATE INDEX IF NOT EXISTS by_use ON sessions (used);
 """
 _COLUMNS = "name, file, version, bytes, tokens, created, used, pinned"
 
 
 class Row(NamedTuple):
-    """One session on disk. version: grows with every put under that name. Times are seconds since 1970."""
+    """One session on disk. version: its file's; no two files ever share one, and later ones have larger ones.
+
+    Times are seconds since 1970.
+    """
 
     name: str
     file: str
@@ -43,15 +48,18 @@ class Index:
     """The table of sessions. Every method is one transaction, safe between threads and processes."""
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.RLock()
+        self._lock, self._path = threading.RLock(), path
         try:
             self._db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise _failed(path, error) from error
+        try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")  # what is committed outlives a power cut, too
             self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
+            self._db.close()
             raise _failed(path, error) from error
-        self._path = path
 
     def close(self) -> None:
         with self._lock:
@@ -112,19 +120,31 @@ class Index:
         with self.transaction() as db:
             db.execute("INSERT INTO coming VALUES (?, ?, ?)", (file, owner, n_bytes))
 
-    def commit(self, name: str, file: str, n_bytes: int, tokens: int, now: float, pinned: bool | None = None) -> Row:
-        """The announced file counts from now on; the one before it, under that name, goes. pinned None: as before."""
+    def commit(
+        self, name: str, file: str, n_bytes: int, tokens: int, now: float, pinned: bool | None = None,
+        only_if: Callable[[int | None], bool] = lambda version: True,
+    ) -> Row | None:  # fmt: skip
+        """The announced file counts from now on; the one before it, under that name, goes. pinned None: as before.
+
+        only_if: asked with the version of the one before it. None, and nothing changed, if it says no.
+        """
         with self.transaction() as db:
             before = self.get(name)
+            if not only_if(None if before is None else before.version):
+                return None
             if before is not None:
                 self.forget(name)
             keep = pinned if pinned is not None else before is not None and before.pinned
-            row = Row(
-                name, file, before.version + 1 if before else 1, n_bytes, tokens, before.created if before else now, now, keep
-            )
+            db.execute("UPDATE latest SET version = version + 1")
+            row = Row(name, file, self.latest(), n_bytes, tokens, before.created if before else now, now, keep)
             db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("DELETE FROM coming WHERE file = ?", (file,))
             return row
+
+    def latest(self) -> int:
+        """The version of the newest file; 0 before the first."""
+        with self.transaction() as db:
+            return int(db.execute("SELECT version FROM latest").fetchone()[0])
 
     def owners(self) -> list[str]:
         """Everybody who has announced a file and not committed it."""

@@ -16,7 +16,7 @@ def register(folder: Path) -> tuple[str, filelock.BaseFileLock]:
     while True:
         owner = uuid.uuid4().hex
         path = folder / f"{owner}.lock"
-        lock = filelock.FileLock(path)
+        lock = filelock.FileLock(path, thread_local=False)  # the process's, whichever of its threads closes the store
         lock.acquire()
         if path.exists():  # else somebody took us for dead between making the file and locking it
             return owner, lock

@@ -57,9 +57,9 @@ class Session:
         self.system, self.sampler = system, sampler
         self.prefix_cache, self.namespace = prefix_cache, namespace
         self.turns: list[Turn] = []
-        self.ledger = Ledger(model.config.context_length)
         self._ids: list[int] = []
         self.cache = make_cache(cache, model) if isinstance(cache, str) else cache
+        self.ledger = Ledger(model.room(self.cache))
         if self.cache is not None and self.cache.length:
             raise CacheMisuse("A session starts with an empty cache.", expected="length 0", got=self.cache.length,
                               todo="Reset it, or leave cache out.")  # fmt: skip
@@ -152,7 +152,7 @@ class Session:
         if self.cache is not None:
             self.cache.reset()
         self._ids, self.turns = [], []
-        self.ledger = Ledger(self.model.config.context_length)
+        self.ledger = Ledger(self.model.room(self.cache))
 
     # Staying.
 
@@ -180,23 +180,24 @@ class Session:
                     start = self._load_prefix(prompt)
                     self._prefill(prompt, start, watch)
                     self._decode(prompt, clock, max_new_tokens, sampler, watch)
+                    if clock.reply:
+                        self._note(text, prompt, start, clock)
             except _Stopped:
                 pass
-        if clock.reply:
-            self._note(text, prompt, start, clock)
         usage = Usage(len(prompt), start, len(prompt) - start, len(clock.reply))
         return Reply(
             clock.text, clock.reply, usage, meter.cost, clock.finish_reason, clock.first_token_s(), clock.tokens_per_s()
         )
 
     def _note(self, text: str, prompt: list[int], start: int, clock: Clock) -> None:
-        before, self._ids = len(self._ids), prompt + clock.reply
-        place = self.turns[-1].stop if self.turns else 0
-        assert place == before or not self.turns
-        self.turns.append(Turn(text, clock.text, place, len(prompt), len(self._ids), clock.finish_reason))
-        self.ledger.record(TurnCount(len(prompt), start, len(clock.reply)))
+        """Take the turn in: whatever can fail comes first."""
+        ids = prompt + clock.reply
+        turn = Turn(text, clock.text, len(self._ids), len(prompt), len(ids), clock.finish_reason)
         if self.prefix_cache is not None and self.cache is not None:
-            self.prefix_cache.insert(self._ids[: self.cache.length], self.cache, namespace=self.namespace)
+            self.prefix_cache.insert(ids[: self.cache.length], self.cache, namespace=self.namespace)
+        self.ledger.record(TurnCount(len(prompt), start, len(clock.reply)))
+        self.turns.append(turn)
+        self._ids = ids
 
     def _load_prefix(self, prompt: list[int]) -> int:
         """How many prompt tokens need not be computed."""

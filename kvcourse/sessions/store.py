@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcourse.errors import InputError, SessionFileError, SessionStoreError
+from kvcourse.errors import InputError, KVCourseError, SessionFileError, SessionStoreError
 from kvcourse.sessions.file import SessionFile, read, size_bytes, write
-from kvcourse.sessions.index import Index, Row
-from kvcourse.sessions.owners import bury, register
-from kvcourse.sessions.ram import Memory
+from kvcourse.sessions.folder import Folder
+from kvcourse.sessions.index import Row
+from kvcourse.sessions.ram import Held, Memory
 
 if TYPE_CHECKING:
     from kvcourse.models.base import CausalLM
@@ -61,39 +61,36 @@ class SessionStore:
         self.folder = Path(folder).expanduser().resolve()
         self.max_disk_bytes, self.ttl, self.clock = max_disk_bytes, ttl, clock
         self._ram = Memory(max_ram_bytes)
-        try:
-            for made in (self._files, self._locks):
-                made.mkdir(parents=True, exist_ok=True)
-            self._me, self._alive = register(self._locks)
-        except OSError as error:
-            raise SessionStoreError(f"The store cannot be opened ({error.strerror}).", expected="a folder one may write to",
-                                    got=self.folder, todo="Choose another folder.") from error  # fmt: skip
-        self._index = Index(self.folder / "index.sqlite")
-        self.recover()
-
-    @property
-    def _files(self) -> Path:
-        return self.folder / "files"
-
-    @property
-    def _locks(self) -> Path:
-        return self.folder / "locks"
+        self._folder = Folder(self.folder)
+        self._index = self._folder.index
 
     # Keeping and getting.
 
     def put(self, name: str, session: "Session | SessionFile", *, durable: bool = True, pinned: bool | None = None) -> Listed:
         """Keep a session under a name; what was there before is replaced when the new one is complete.
 
-        durable: return when it is on disk. Otherwise it stays in memory until room is needed there, `flush`, or `close`.
-        A session is kept as it is now: what is said later must be put again. pinned None: as before.
+        durable: return when it is on disk. Otherwise it stays in memory until room is needed there, `flush` or `close`, if it
+        fits there at all. A session is kept as it is now: what is said later must be put again. pinned None: as before.
         Raises: SessionStoreError, with nothing changed, if it does not fit max_disk_bytes beside what is pinned and its own
         earlier version; SessionFileError if it cannot be written.
         """
-        _require_name(name)
+        require_name(name)
         content = session if isinstance(session, SessionFile) else _as_file(session)
-        version = self._write(name, content, pinned).version if durable else None
-        self._keep(name, content, version)
-        return self._listed(name)
+        if not durable and self._ram.fits(content):
+            held, before = self._ram.put(name, content, self._index.latest(), self.clock(), saved=False, pinned=pinned)
+            try:
+                self._fit()
+            except BaseException:
+                self._ram.drop(name, held, instead=before)
+                raise
+            return self._listed(name, self._index.get(name), held)
+        row = self._write(name, content, pinned)
+        assert row is not None
+        if self._ram.fits(content):
+            self._fit_copy(name, self._ram.put(name, content, row.version, row.used, saved=True)[0])
+        else:
+            self._ram.pop(name)
+        return self._listed(name, row, self._ram.current(name, row.version))
 
     def get(self, name: str, model: "CausalLM", tokenizer: Any = None, **options: Any) -> "Session | None":
         """A session of your own, equal to what was put; None if there is none (any more).
@@ -103,32 +100,34 @@ class SessionStore:
         """
         from kvcourse.sessions.saved import from_file
 
-        _require_name(name)
+        require_name(name)
         row, now = self._current(name), self.clock()
-        with self._ram.lock:
-            held = self._ram.current(name, row.version if row else None)
-            if held is not None and self._too_old(held.used, row):
-                held = None
+        held = self._ram.current(name, row.version if row else None)
+        if held is not None and not held.saved and self._is_old(held, row):
+            return None
         content = self._read(name) if held is None else held.content
         if content is None:
             return None
         session = from_file(content, Path(name), model, tokenizer, **options)
         self._ram.touch(name, now)
-        self._index.touch(name, now)
+        if row is not None:
+            self._index.touch(name, now)
         if held is None and row is not None and self._index.version(name) == row.version:
-            self._keep(name, content, row.version)
+            added = self._ram.add(name, content, row.version, now)
+            if added is not None:
+                self._fit_copy(name, added)
         return session
 
     def read(self, name: str) -> SessionFile | None:
         """What is on disk under a name, verified, for no model in particular; None if there is nothing."""
-        _require_name(name)
+        require_name(name)
         return self._read(name)
 
     def delete(self, name: str) -> bool:
         """Forget a session, here and on disk; False if there was none."""
-        _require_name(name)
+        require_name(name)
         held, known = self._ram.pop(name), self._index.forget(name)
-        self._sweep()
+        self._folder.sweep()
         return known or held is not None
 
     def pin(self, name: str, pinned: bool = True) -> None:
@@ -136,14 +135,23 @@ class SessionStore:
 
         Raises: InputError if there is none.
         """
-        _require_name(name)
+        require_name(name)
         if not self._index.pin(name, pinned):
             raise InputError("There is no such session on disk.", expected="one of list()", got=name, todo="Put it first.")
 
     def list(self) -> Listing:
         """Everything that `get` would find, the one used last first."""
-        names = [row.name for row in self._index.all() if not self._is_expired(row)] + self._ram.names()
-        listed = [one for name in dict.fromkeys(names) if (one := self._listed_or_none(name)) is not None]
+        rows = {row.name: row for row in self._index.all()}
+        listed = []
+        for name in {*rows, *self._ram.names()}:
+            row = rows.get(name)
+            held = self._ram.current(name, row.version if row else None)
+            if held is not None and not held.saved:
+                is_there = not self._is_old(held, row)
+            else:
+                is_there = row is not None and not self._is_expired(row)
+            if is_there:
+                listed.append(self._listed(name, row, held))
         return sorted(listed, key=lambda one: (-one.used, one.name))
 
     def __contains__(self, name: str) -> bool:
@@ -152,36 +160,41 @@ class SessionStore:
     # Housekeeping.
 
     def flush(self) -> None:
-        """Write what is only in memory."""
+        """Write what is only in memory: all that can be written. Raises: the first fault, then."""
+        faults = []
         for name, held in self._ram.unsaved():
-            self._ram.saved(name, held, self._write(name, held.content, None).version)
+            try:
+                self._spill(name, held)
+            except KVCourseError as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
 
     def prune(self) -> Names:
         """Delete what has expired; return the names."""
-        names = [row.name for row in self._index.all() if self._is_expired(row)]
-        names += [name for name, held in self._ram.unsaved() if self._too_old(held.used)]
-        for name in dict.fromkeys(names):
-            self.delete(name)
-        return sorted(set(names))
+        with self._index.transaction():  # nobody uses one in the meantime
+            rows = {row.name: row for row in self._index.all()}
+            names = {name for name, row in rows.items() if self._is_expired(row)}
+            for name in names:
+                self._index.forget(name)
+        for name, held in self._ram.unsaved():
+            if self._is_old(held, rows.get(name)):
+                self._ram.drop(name, held)
+                names.add(name)
+        self._folder.sweep()
+        return sorted(names)
 
     def recover(self) -> None:
         """Remove what processes that died have left: files announced and not committed, files that count no longer."""
-        for owner in {*self._index.owners(), *(path.stem for path in self._locks.glob("*.lock"))} - {self._me}:
-            if bury(self._locks, owner):
-                self._index.give_up(owner=owner)
-        self._sweep()
-        with self._index.transaction():  # nobody announces in the meantime
-            wanted = self._index.files()
-            for path in self._files.iterdir():
-                if _counts_as(path.name) not in wanted:
-                    path.unlink(missing_ok=True)
+        self._folder.recover()
 
     def close(self) -> None:
-        """Write what is only in memory, and let go of the folder."""
+        """Write what is only in memory, and let go of the folder.
+
+        If something cannot be written, that is raised, and the store stays open.
+        """
         self.flush()
-        self._index.close()
-        self._alive.release()
-        bury(self._locks, self._me)
+        self._folder.close()
 
     def __enter__(self) -> "SessionStore":
         return self
@@ -191,21 +204,51 @@ class SessionStore:
 
     # Inside.
 
-    def _write(self, name: str, content: SessionFile, pinned: bool | None) -> Row:
+    def _write(
+        self, name: str, content: SessionFile, pinned: bool | None, only_if: Callable[[int | None], bool] = lambda version: True
+    ) -> Row | None:
+        """A file, and the row that makes it count; None where `only_if`, asked at the last moment, says no."""
         n_bytes = size_bytes(content)
         file = f"{uuid.uuid4().hex}.session"
         with self._index.transaction():
             self._make_room(name, n_bytes)
-            self._index.announce(file, self._me, n_bytes)
+            self._index.announce(file, self._folder.me, n_bytes)
+        row = None
         try:
-            written = write(self._files / file, content)
-            row = self._index.commit(name, file, written, len(content.about.get("ids", [])), self.clock(), pinned)
-        except BaseException:
-            self._index.give_up(file=file)
-            raise
+            self._folder.sweep()  # what had to go goes first: at no moment does the folder hold more than the budget
+            written = write(self._folder.path(file), content)
+            row = self._index.commit(name, file, written, _n_tokens(content), self.clock(), pinned, only_if)
         finally:
-            self._sweep()
+            if row is None:
+                self._index.give_up(file=file)
+            self._folder.sweep()
         return row
+
+    def _spill(self, name: str, held: Held) -> None:
+        """Write what is only in memory, unless it was replaced or deleted while it was being written."""
+
+        def is_wanted(version: int | None) -> bool:
+            return held.is_current(version) and self._ram.has(name, held)
+
+        wanted = is_wanted(self._index.version(name))  # else nobody has to make room for it
+        row = self._write(name, held.content, held.pinned, is_wanted) if wanted else None
+        if row is not None:
+            self._ram.written(name, held, row.version)
+
+    def _fit(self) -> None:
+        """Move out of memory what was used longest ago until all fits. Holds no lock while it writes."""
+        while (oldest := self._ram.oldest()) is not None:
+            name, held = oldest
+            if not held.saved:
+                self._spill(name, held)
+            self._ram.drop(name, held)
+
+    def _fit_copy(self, name: str, held: Held) -> None:
+        """The same after a session came in that is on disk anyway: where room cannot be made, it goes again."""
+        try:
+            self._fit()
+        except KVCourseError:
+            self._ram.drop(name, held)
 
     def _make_room(self, name: str, n_bytes: int) -> None:
         """Forget what was used longest ago until `n_bytes` more fit."""
@@ -224,17 +267,6 @@ class SessionStore:
                                     todo="Raise max_disk_bytes, unpin or delete something.")  # fmt: skip
         for victim in victims:
             self._index.forget(victim)
-            self._ram.pop(victim)
-
-    def _keep(self, name: str, content: SessionFile, version: int | None) -> None:
-        """Hold in memory, and move out what was used longest ago until all fits."""
-        self._ram.put(name, content, version, self.clock())
-        with self._ram.lock:
-            while (oldest := self._ram.oldest()) is not None:
-                its_name, held = oldest
-                if held.version is None:
-                    self._write(its_name, held.content, None)
-                self._ram.pop(its_name)
 
     def _read(self, name: str) -> SessionFile | None:
         while True:
@@ -242,17 +274,10 @@ class SessionStore:
             if row is None:
                 return None
             try:
-                return read(self._path(row))
+                return read(self._folder.of(row))
             except SessionFileError:
                 if self._index.version(name) == row.version:
                     raise  # it was not merely replaced, or evicted, while it was being read
-
-    def _path(self, row: Row) -> Path:
-        path = self._files / row.file
-        if path.parent != self._files or not row.file.endswith(".session"):
-            raise SessionStoreError("The index names a file outside the store.", expected=self._files, got=row.file,
-                                    todo="Do not use this folder: somebody has changed its index.")  # fmt: skip
-        return path
 
     def _current(self, name: str) -> Row | None:
         row = self._index.get(name)
@@ -261,40 +286,29 @@ class SessionStore:
         return row
 
     def _is_expired(self, row: Row) -> bool:
-        return self._too_old(row.used, row)
+        return not row.pinned and self._too_old(row.used)
 
-    def _too_old(self, used: float, row: Row | None = None) -> bool:
-        pinned = row is not None and row.pinned
-        return self.ttl is not None and not pinned and used + self.ttl <= self.clock()
+    def _is_old(self, held: Held, row: Row | None) -> bool:
+        """The same of what is in memory. row: what is on disk under that name."""
+        return not self._is_pinned(held, row) and self._too_old(held.used)
 
-    def _listed(self, name: str) -> Listed:
-        listed = self._listed_or_none(name)
-        if listed is None:  # evicted already, by another process
-            raise SessionStoreError(f"{name} is gone again.", expected="room for it", got="others' puts, just now",
-                                    todo="Raise max_disk_bytes.")  # fmt: skip
-        return listed
+    def _is_pinned(self, held: Held, row: Row | None) -> bool:
+        return held.pinned if held.pinned is not None else row is not None and row.pinned
 
-    def _listed_or_none(self, name: str) -> Listed | None:
-        row = self._index.get(name)
-        with self._ram.lock:
-            held = self._ram.current(name, row.version if row else None)
-        if held is not None and held.version is None and not self._too_old(held.used, row):
-            on_disk, pinned = row is not None, row is not None and row.pinned
-            return Listed(name, len(held.content.about.get("ids", [])), held.n_bytes, on_disk, True, pinned, held.used)
-        if row is None or self._is_expired(row):
-            return None
+    def _too_old(self, used: float) -> bool:
+        return self.ttl is not None and used + self.ttl <= self.clock()
+
+    def _listed(self, name: str, row: Row | None, held: Held | None) -> Listed:
+        if held is not None and not held.saved:
+            pinned = self._is_pinned(held, row)
+            return Listed(name, _n_tokens(held.content), held.n_bytes, row is not None, True, pinned, held.used)
+        assert row is not None
         return Listed(name, row.tokens, row.bytes, True, held is not None, row.pinned, row.used)
 
-    def _sweep(self) -> None:
-        """Delete the files that count no longer. Whoever is reading one goes on, or looks again."""
-        for file in self._index.going():
-            (self._files / file).unlink(missing_ok=True)
-            self._index.gone(file)
 
-
-def _counts_as(file: str) -> str:
-    """The name under which the index knows a file, or the one that a temporary file is about to become."""
-    return file.removeprefix(".").partition(".")[0] + ".session"
+def _n_tokens(content: SessionFile) -> int:
+    ids = content.about.get("ids")
+    return len(ids) if isinstance(ids, list) else 0
 
 
 def _as_file(session: "Session") -> SessionFile:
@@ -303,7 +317,7 @@ def _as_file(session: "Session") -> SessionFile:
     return as_file(session)
 
 
-def _require_name(name: object) -> None:
+def require_name(name: object) -> None:
     """Raise InputError unless it is a name, and not a path."""
     is_word = isinstance(name, str) and name.strip() and len(name) <= _LONGEST_NAME and name.isprintable()
     if not is_word or set(str(name)) & set("/\\") or name in (".", ".."):

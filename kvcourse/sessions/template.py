@@ -71,6 +71,8 @@ def replay(tokenizer: Any, messages: Sequence[dict[str, Any]], ids: Sequence[int
 
     ids: of the whole conversation, as `Session.tokens`; a last end-of-turn token that the template adds does no harm.
     """
+    if not ids:
+        return Replay(0, 0)
     if tokenizer.chat is None:
         again = list(tokenizer.encode("".join(message["content"] for message in messages)))
     else:

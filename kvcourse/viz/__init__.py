@@ -33,6 +33,8 @@ _PLACES = {
     "memory_plot": "kvcourse.viz.memory_plots",
     "draw_memory": "kvcourse.viz.memory_plots",
     "memory_calculator": "kvcourse.viz.memory_widget",
+    "plot_trees": "kvcourse.viz.prefix_tree",
+    "prefix_explorer": "kvcourse.viz.prefix_widget",
 }
 _MODULES = (
     "moments",

@@ -123,7 +123,7 @@ class Story:
         words = text.split()
         if not 1 <= len(words) <= LONGEST or any(len(word) > 12 for word in words):
             raise InputError("The picture has room for a few words.", expected=f"1 to {LONGEST} words of 12 letters at most",
-                             got=f"{len(words)} words", todo="Type fewer, with spaces between them.")  # fmt: skip
+                             got=f"{len(words)} words", todo="Type such words, with spaces between them.")  # fmt: skip
         for word in words:
             if word not in self._ids:
                 self._ids[word] = len(self._words)
@@ -154,7 +154,7 @@ class Story:
         pieces = pieces_of(self.tree, self._words.__getitem__, name=names.__getitem__, request=request, gone=self._gone)
         self._gone = []
         whose = "" if tenant in (None, TENANTS[0]) else f"{tenant}, "
-        words += f" Held: {self.tree.tokens} of {self.room}."
+        words += f" Held: {self.tree.tokens}\u00a0of\u00a0{self.room}."
         step = Step(whose + title, words, Panel(pieces, words, tuple(self._shown)))
         self.steps.append(step)
         return step

@@ -6,15 +6,19 @@ A word's column is its place in its text, so that equal starts stand above each 
 is framed; what follows it hangs behind it; the first branch goes on in the same line, the others below. A root is a namespace.
 """
 
+import functools
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.textpath import TextPath
 
 from kvcourse.errors import InputError
 from kvcourse.prefix.entries import Entry
@@ -23,7 +27,7 @@ from kvcourse.viz import style
 
 ROW, SLOT, GAP = 0.49, 0.27, 0.13  # inches: a line of stretches, the height of a slot, between two columns
 FRAME = 0.035  # by how much a stretch's frame is larger than its slots
-LETTER, FONT = 0.082, 8.5  # inches a letter takes, at this size
+FONT = 8.5  # points
 LINE, MARGIN, BETWEEN = 0.185, 0.14, 0.34  # a line of text; around everything; between two columns of panels
 KEY = {"held": "held", "written": "written now", "reused": "found and reused", "evicted": "evicted"}
 
@@ -122,9 +126,9 @@ class _Grid:
         widths: dict[int, float] = defaultdict(lambda: 0.2)
         for piece in (piece for panel in panels for piece in panel.pieces):
             for place, word in enumerate(piece.words, piece.start):
-                widths[place] = max(widths[place], LETTER * len(word) + 0.1)
+                widths[place] = max(widths[place], _inches(word) + 0.15)
         names = [name for panel in panels for name in _roots(panel)]
-        self.root = max((LETTER * len(name) + 0.16 for name in names), default=0.4)
+        self.root = max((_inches(name) + 0.18 for name in names), default=0.4)
         self.left = [self.root + 0.2]
         for place in range(max(widths, default=0) + 1):
             self.left.append(self.left[-1] + widths[place] + GAP)
@@ -148,6 +152,14 @@ def _piece(
             now = "reused" if place < request.known else "written" if place < request.stored else state
             states[place - entry.start] = now
     return Piece(name(root.key), path, tuple(map(word, entry.tokens)), tuple(states), entry.pins, entry.created)
+
+
+@functools.cache
+def _inches(word: str) -> float:
+    """How wide a word is when it is drawn."""
+    with style.use():
+        path = TextPath((0, 0), word, size=FONT, prop=FontProperties(family=mpl.rcParams["font.family"]))
+    return float(path.get_extents().width) / 72 if len(path.vertices) else 0.0
 
 
 def _roots(panel: Panel) -> list[str]:
@@ -185,9 +197,10 @@ def _wrapped(words: str, width: float) -> list[str]:
 
 def _sheet(width: float, height: float) -> Axes:
     """Axes in inches, y downwards."""
-    figure = Figure(figsize=(width, height), dpi=style.DPI)
-    figure.set_layout_engine("none")
-    ax = figure.add_axes((0, 0, 1, 1))
+    with style.use():
+        figure = Figure(figsize=(width, height), dpi=style.DPI)
+        figure.set_layout_engine("none")
+        ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(height, 0))
     ax.set_axis_off()
     return ax

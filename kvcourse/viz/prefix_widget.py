@@ -14,7 +14,7 @@ from kvcourse.viz.prefix_tree import plot_trees
 
 NOTE = "Run this cell in JupyterLab to step through it, and to try texts of your own."
 SHOWN = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12)  # steps of the first story that the static figure shows
-WIDTH = 9.0  # inches, of both pictures
+WIDTH, STEP_WIDTH = 9.0, 7.6  # inches, of the static figure and of a single step
 FIRST = "in short what is hail ?"
 
 
@@ -50,7 +50,7 @@ class _Controls:
         self.whose = widgets.choice(
             "whose", [(name, name) for name in TENANTS], "The namespace: whose text it is", "11em", _nothing
         )
-        self.text = widgets.field("text", FIRST, "A few words, with spaces between them", "24em")
+        self.text = widgets.field("text", FIRST, "A few words, with spaces between them", "20em")
         calls = {
             "match": ("Look how much of the text is known", lambda: story.match(self.text.value, self.whose.value)),
             "insert": ("Store the text", lambda: story.insert(self.text.value, self.whose.value)),
@@ -65,7 +65,7 @@ class _Controls:
 
     def draw(self, number: int) -> Figure:
         step = self.story.steps[number]
-        return plot_trees({_title(number, step): step.panel}, like=[one.panel for one in self.story.steps], width=WIDTH)
+        return plot_trees({_title(number, step): step.panel}, like=[one.panel for one in self.story.steps], width=STEP_WIDTH)
 
     def show(self, _: dict[str, Any] | None = None) -> None:
         number, count = self.slider.value, len(self.story.steps)

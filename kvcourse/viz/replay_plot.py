@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +10,6 @@ from kvcourse.errors import InputError
 from kvcourse.prefix.replay import Rates
 from kvcourse.viz import style
 
-Rate = Literal["block_hit_rate", "token_hit_rate", "request_mean_hit_rate"]
 MEANING = {
     "block_hit_rate": "hit blocks / blocks",
     "token_hit_rate": "tokens in hit blocks / input tokens",
@@ -29,10 +27,11 @@ LOOKS = {
 LABEL_HEIGHT = 0.062  # of the axes
 
 
-def plot_hit_rates(rates: Sequence[Rates], *, rate: Rate = "block_hit_rate", title: str | None = None) -> Figure:
+def plot_hit_rates(rates: Sequence[Rates], *, rate: str = "block_hit_rate", title: str | None = None) -> Figure:
     """Hit rate against capacity (log), one line a policy, each named at its left end; above `opt`: grey.
 
-    rates: those of one log, in any order. Of an unlimited cache, a level line: no policy matters there.
+    rate: the name of one of the three. rates: those of one log, in any order.
+    Of an unlimited cache, a level line: no policy matters there.
     Raises: InputError for an unknown rate, or without two capacities of one policy at least.
     """
     if rate not in MEANING:

@@ -53,10 +53,10 @@ def known(request):
     return max(lengths)
 
 
-for text in guess:
+for text in ("A B C D E", "A B X D E", "X A B C"):
     request = text.split()
     print(f"{text:10} {known(request)} known, {len(request) - known(request)} to compute")
-assert [known(text.split()) for text in guess] == [3, 2, 0]
+assert [known(text.split()) for text in ("A B C D E", "A B X D E", "X A B C")] == [3, 2, 0]
 
 # %% [markdown] id="ask-strict"
 # Three, two, and nothing. The last one contains A B C, whole, and may use none of it. Is that not too strict? We ask the model,
@@ -94,9 +94,9 @@ for text, (there, here) in pairs.items():
     assert same == {"A B C D E": [True] * 4, "X A B C": [False] * 4, "X B C": [True, False, False, False]}[text]
 
 # %% [markdown] id="explain-rows"
-# Layer 0 makes k and v of a word and its place, so in `X B C` it still agrees. Then attention mixes into B what stands in front
-# of it, and from layer 1 on its k and v say "B, after X". A row is right behind the past that it was computed with, and behind
-# no other.
+# Layer 0 makes k and v of a word and its place: another place in `X A B C`, the same in `X B C`. Then attention mixes into B what
+# stands in front of it, and from layer 1 on its k and v say "B, after X". A row is right behind the past that it was computed with,
+# and behind no other.
 #
 # So the strict rule is the true one: **equal from the very first token on**. Such a common start is called a **prefix**.
 
@@ -124,7 +124,7 @@ print("A B C reused, D E computed: 2 tokens through the model, the same logits f
 # And if the new request is `A B C`, exactly what is stored? How many tokens must be computed then?
 
 # %% id="guess-same"
-guess = None
+guess = None  # tokens of three
 
 # %% id="same-again"
 try:
@@ -228,9 +228,10 @@ for kind, options in ((RadixPrefixCache, {}), (BlockPrefixCache, {"block_tokens"
 # A library's assistant has a long list of instructions, the same for every visitor. One visitor asks, then another.
 
 # %% id="guide"
-subjects = """whales volcanoes bread trains moss clocks kites deserts bridges owls coral violins snow maps bees castles comets tea
-ropes islands chess lamps rivers wool lightning salt ships gardens dice caves drums foxes ice wheels honey masks tides ferns glass
-rockets tunnels soup windmills otters paper storms pearls ladders silk magnets pumpkins beetles""".split()
+subjects = """whales volcanoes bread trains moss clocks kites deserts bridges owls coral violins snow maps bees
+castles comets tea ropes islands chess lamps rivers wool lightning salt ships gardens dice caves drums foxes ice wheels
+honey masks tides ferns glass rockets tunnels soup windmills otters paper storms pearls ladders silk magnets pumpkins
+beetles""".split()
 guide = "You work in a library and help its visitors. Answer in one short sentence. " + " ".join(
     f"Shelf {n} has books about {subject}, to read here or to take home." for n, subject in enumerate(subjects, 1)
 )
@@ -265,13 +266,14 @@ assert (length, logits.shape[1]) == (common, len(second) - common)
 # `generate` does all of this when it is given a `prefix_cache`, and stores the answer too.
 
 # %% id="real-generate"
-pc, stop = RadixPrefixCache(smollm2, max_bytes=2**28), smollm2.tokenizer.stop_ids
-outs = [generate(smollm2, ids, max_new_tokens=11, stop_ids=stop, prefix_cache=pc) for ids in (first, second)]
-for out in outs:
-    usage, answer = out.usage, smollm2.tokenizer.decode(out.tokens, skip_special=True)
-    print(f"{usage.prompt_tokens} prompt tokens = {usage.cached_tokens} cached + {usage.computed_tokens} computed · {answer}")
-assert outs[1].usage.cached_tokens == common and outs[0].usage.cached_tokens == 0
-assert outs[1].tokens == generate(smollm2, second, max_new_tokens=11, stop_ids=stop).tokens
+stop, answers = smollm2.tokenizer.stop_ids, []
+for visitor, ids in {"the first, once more": first, "the second": second}.items():
+    out = generate(smollm2, ids, max_new_tokens=11, stop_ids=stop, prefix_cache=library)
+    said, usage = smollm2.tokenizer.decode(out.tokens, skip_special=True), out.usage
+    answers.append(out)
+    print(f"{visitor}: {usage.cached_tokens} cached + {usage.computed_tokens} computed · {said}")
+assert [out.usage.computed_tokens for out in answers] == [1, len(second) - common]
+assert answers[1].tokens[0] == whole[0, -1].argmax()
 
 # %% [markdown] id="ask-time"
 # Right, and counted. Now the clock: from the question to the first new token. How much does it save to compute a dozen
@@ -284,8 +286,17 @@ guess = None  # times faster
 # %% id="time" tags=["volatile"]
 from kvcourse import timed
 
-ready = PreallocatedCache(len(second))
-prefill(smollm2, second[:common], ready)
+ready, fresh = PreallocatedCache(len(second)), RadixPrefixCache(smollm2, max_bytes=2**28)
+with library.lease(second[: common + 1]) as hit:
+    hit.load_into(ready)
+fresh.insert(second[:common], ready)  # what the two visitors have in common, and nothing else
+
+
+def after_a_hit():
+    cache = PreallocatedCache(len(second))
+    with fresh.lease(second) as hit:
+        hit.load_into(cache)
+    prefill(smollm2, second[cache.length :], cache)
 
 
 def over_ready():
@@ -294,8 +305,8 @@ def over_ready():
 
 
 first_token = {
-    "all computed": timed(lambda: prefill(smollm2, second, PreallocatedCache(len(second))), runs=3, warmup=0),
-    "with the prefix cache": timed(lambda: reused_logits(smollm2, library, second), runs=5),
+    "all computed": timed(lambda: prefill(smollm2, second, PreallocatedCache(len(second))), runs=2, warmup=0),
+    "with the prefix cache": timed(after_a_hit, runs=5),
     "rows there already": timed(over_ready, runs=5),
 }
 for name, took in first_token.items():
@@ -307,12 +318,11 @@ for name, took in first_token.items():
 
 # %% id="fetched"
 cache = PreallocatedCache(len(second))
-with Meter() as meter, library.lease(second) as hit:
+with Meter() as meter, library.lease(second[: common + 1]) as hit:
     hit.load_into(cache)
-print(
-    f"{meter.cost.bytes_copied:,} bytes copied, {meter.cost.tokens} tokens through the model, {meter.cost.macs} multiply-adds"
-)
-assert meter.cost.bytes_copied == common * 2 * 30 * 3 * 64 * 4
+cost = meter.cost
+print(f"{cost.bytes_copied:,} bytes copied, {cost.tokens} tokens through the model, {cost.macs} multiply-adds")
+assert cost.bytes_copied == common * 2 * 30 * 3 * 64 * 4
 
 # %% [markdown] id="experts-copy"
 # An engine whose caches are all block tables (lesson 09) does not even copy: a hit is some numbers more in a table, and some counts
@@ -435,7 +445,7 @@ for n_texts in (100, 1000, 10_000):
 # poor digest, anybody does. Take one of a single byte, and believe it: how many of 200 requests get tokens that are not theirs?
 
 # %% id="guess-believed"
-guess = None
+guess = None  # requests of 200
 
 
 # %% id="believed"
@@ -501,15 +511,14 @@ guess = {"37 in common": None, "16 twice": None, "32 twice": None}
 # %% id="granularity"
 base = tiny.tokenizer.encode("the key is in the garden . ana is in the kitchen . " * 4)
 for what, earlier, later in (
-    ("37 in common", base[:37] + [7], base[:37] + [8]),
+    ("37 in common", [*base[:37], 7], [*base[:37], 8]),
     ("16 twice", base[:16], base[:16]),
     ("17 twice", base[:17], base[:17]),
     ("32 twice", base[:32], base[:32]),
 ):
     found = [stored_in(kind, tiny, earlier).match(later).length for kind in (BlockPrefixCache, RadixPrefixCache)]
-    print(
-        f"{what:12} blocks of 16: {found[0]:2} reused, {len(later) - found[0]:2} computed · tree: {found[1]:2} and {len(later) - found[1]}"
-    )
+    blocks, walked = (f"{n:2} reused, {len(later) - n:2} computed" for n in found)
+    print(f"{what:12}  blocks of 16: {blocks}   tree: {walked}")
     assert found[1] == min(len(later) - 1, 37) and found[0] == found[1] // 16 * 16
 
 # %% [markdown] id="explain-granularity"
@@ -543,7 +552,7 @@ show_source(RadixTree._walk)
 # tensors are missing. Before step 8 decide which stretch will go. Then try texts of your own.
 
 # %% id="explorer" tags=["volatile"]
-from kvcourse.viz.prefix_widget import prefix_explorer
+from kvcourse.viz import prefix_explorer
 
 prefix_explorer()
 
@@ -557,9 +566,8 @@ both = {"blocks of 4": HashedBlocks(NoRows(), block_tokens=4), "tree": RadixTree
 for index in both.values():
     for text in ("in short what is rain ?", "in short what is snow ?", "in short who was ada ?"):
         index.add(index.root(b"root"), [ids[word] for word in text.split()], rows_of=lambda start, stop: 0, now=0.0)
-plot_trees(
-    {f"{name}: {index.tokens} tokens held": pieces_of(index, words.__getitem__) for name, index in both.items()}, columns=2
-)
+pictures = {f"{name}: {index.tokens} tokens held": pieces_of(index, words.__getitem__) for name, index in both.items()}
+plot_trees(pictures, columns=2)
 
 # %% [markdown] id="explain-both"
 # Blocks share less: `in short` twice, since one block holds both it and what follows, and what fills no block is not kept at all. In
@@ -646,12 +654,12 @@ plot_trees(pictures)
 # requests does he send at most, until he has read all of it?
 
 # %% id="guess-leak"
-guess = None
+guess = None  # requests
 
 
 # %% id="leak"
 def read_by_guessing(pc, namespace=None):
-    """Extend a text word by word, by whatever makes one more token cached."""
+    """Extend a text by whatever word makes one more token cached. (The 0 is a last token: that one is never cached.)"""
     found, asked_for = [], 0
     while True:
         for word in range(tiny.config.vocab_size):
@@ -665,13 +673,16 @@ def read_by_guessing(pc, namespace=None):
 
 shared = RadixPrefixCache(tiny, max_bytes=2**20)
 put(shared, "remember the key is in the museum")
-print("read by a stranger: {!r}, in {} requests; 148 to the seventh are {:.0e}".format(*read_by_guessing(shared), 148**7))
+read, sent = read_by_guessing(shared)
+print(f"read by a stranger: {read!r}, in {sent} requests; there are {148**7:.0e} sentences of seven words")
+assert read == "remember the key is in the museum" and sent <= 8 * 148
 
 # %% [markdown] id="explain-leak"
-# A **side channel**: what is told by the clock and not by the answer. A hit on the real model is thirty times faster than a miss
-# (above); no microscope is needed. Found in hosted APIs and in vLLM (CVE-2025-46570), and in SGLang's tree just so, word by word. Blocks of
-# 16 make it harder, since 16 tokens have to be right at once. What ends it is a **namespace**: part of the root's key, and nobody finds
-# what is under another root.
+# A **side channel**: what is told by the clock and not by the answer. You have seen how far a hit and a miss are apart.
+# It was found in hosted APIs, in vLLM (CVE-2025-46570), and in SGLang's tree just so, token by token (Wu et al. 2025). Blocks make it
+# harder: 16 tokens have to be right at once.
+#
+# What ends it is a **namespace**: it is part of the root's key, and nobody finds what stands under another root.
 
 # %% id="tenants"
 pc = RadixPrefixCache(tiny, max_bytes=2**20)
@@ -690,7 +701,7 @@ for who in ("ana", "ben", None, "", ("ana",), b"ana"):
 # %% [markdown] id="weights"
 # ## What else is in the key
 #
-# K and V come from tokens and from weights. Change one weight of 800,000 by a thousandth, and ask for what was stored. What may be found?
+# K and V come from tokens and from weights. Change one of the model's weights by a thousandth, and ask for what was stored. What may be found?
 
 # %% id="guess-weights"
 guess = None  # tokens of seven
@@ -708,6 +719,27 @@ weight[0, 200] = old
 # The model's **fingerprint** is in every key, and so are the dtype and the form of the weights. A server that loads a new checkpoint, or
 # an adapter, and keeps its prefix cache would mix two models in one answer, and nothing would crash. What was computed with other
 # weights is forgotten at the next look.
+
+# %% [markdown] id="verify-text"
+# And if a stored row is wrong all the same: a bit that flipped, a fault in the engine? Then nothing would show it, so there is a proof
+# mode. `verify = 0.1` computes one hit in ten again and compares the logits. Here it looks at every hit, after somebody has changed
+# a single number.
+
+# %% id="verify"
+from kvcourse.errors import BrokenInvariant
+
+put(pc, "remember the key is in the museum")
+(entry,) = pc.index.entries()
+kept = pc.store.rows(entry.rows)
+kept[2, 1, 0, 3, 5] += 0.5  # layer 2, V, head 0, token 3, number 5
+print(f"one of {kept.numel():,} stored numbers is another one")
+pc.verify, pc.strict = 1.0, True  # strict: raise; otherwise it is counted, dropped, and computed anew
+try:
+    reused_logits(tiny, pc, ids)
+except BrokenInvariant as fault:
+    print(fault.fault)
+print(f"found afterwards: {pc.match(ids).length} tokens; {pc.stats.mismatches} mismatch counted")
+assert pc.match(ids).length == 0
 
 # %% [markdown] id="explain-title"
 # ## Why did this request miss?
@@ -727,7 +759,7 @@ _ = generate(smollm2, at_nine, max_new_tokens=1, prefix_cache=pc)
 # The same question 45 seconds later. About 1,000 tokens, of which a few differ. How many are reused?
 
 # %% id="guess-clock"
-guess = None
+guess = None  # tokens
 
 # %% id="explained"
 report = explain(pc, later, prefill_tokens_per_s=500)  # about this machine's; leave it out, and it is measured
@@ -735,8 +767,9 @@ print(report)
 assert report.cause == "clock" and report.matched_tokens < 20
 
 # %% [markdown] id="explain-clock"
-# One digit, and everything behind it is computed again. Every hosted API bills it so. The report names what differs and what it cost,
-# in tokens, time and bytes. Of what is gone it says why: evicted, expired, another namespace, other weights.
+# One digit, and everything behind it is computed again. Hosted APIs bill it so. The report names what differs and what it cost,
+# in tokens, time and bytes. Of what is gone it says why: evicted, expired, another namespace, other weights. Two requests
+# in files are compared by `kvcourse explain A.json B.json`.
 #
 # The remedy is an order: first what never changes, last what always does.
 
@@ -762,7 +795,9 @@ guess = {"from ids": None, "from text": None}  # tokens to compute, of about 1,0
 said = smollm2.tokenizer.encode("Books about") + smollm2.tokenizer.encode(" wh") + smollm2.tokenizer.encode("ales")
 said += smollm2.tokenizer.encode(" are on the first shelf. It is the one next to the door.")
 cache = PreallocatedCache(len(first) + len(said))
-prefill(smollm2, first + said, cache)
+with library.lease(first + said) as hit:
+    hit.load_into(cache)
+prefill(smollm2, (first + said)[cache.length :], cache)
 library.insert(first + said, cache)
 
 end = "<|im_end|>\n<|im_start|>user\nAnd about bread?<|im_end|>\n<|im_start|>assistant\n"
@@ -807,9 +842,9 @@ print(f"of all blocks {unlimited.block_hit_rate:.3f} · of all tokens {unlimited
       f"{unlimited.request_mean_hit_rate:.3f}")  # fmt: skip
 
 # %% [markdown] id="ask-capacity"
-# That is the most that anything can find in this log: what was never there before cannot be. Room for a thousand blocks holds 42 such
-# requests. Which share of that best rate does LRU keep? And a cache that sees the future, and gives up what is needed last (Belady 1966;
-# `opt`)?
+# That is the most that anything can find in this log: what was never there before cannot be. Room for a thousand blocks holds forty
+# requests. How much of the best rate does LRU reach there? And a cache that sees the future, and gives up what will be needed last
+# (Belady 1966; here `opt`)?
 
 # %% id="guess-capacity"
 guess = {"lru": None, "opt": None}  # block hit rates at 1,000 blocks
@@ -834,15 +869,23 @@ assert table["turns", 1000] > 1.2 * table["lru", 1000]
 # out without any replay: how many blocks are written while one chat pauses?
 
 # %% id="little"
+from kvcourse.memory import price
+from kvcourse.model_shapes import find_shape
+
 seconds = (log[-1].timestamp - log[0].timestamp) / 1000
 new_blocks = unlimited.blocks * (1 - unlimited.block_hit_rate) / seconds
-print(f"{new_blocks:.0f} new blocks a second; in a pause of 123 s: {123 * new_blocks:,.0f} blocks")
-assert 3000 < 123 * new_blocks < 10_000
+print(f"{new_blocks:.0f} new blocks a second; in a pause of two minutes: {120 * new_blocks:,.0f} blocks")
+block_bytes = price(find_shape("llama-3.1-8b"), 512).kv_bytes
+whole_bytes = 120 * new_blocks * block_bytes
+print(f"with Llama 3.1 8B, float16: {block_bytes / 2**20:.0f} MiB each, {whole_bytes / 2**30:.0f} GiB together")
+assert 3000 < 120 * new_blocks < 10_000
 
 # %% [markdown] id="explain-little"
-# The median pause: half of the returning chats come sooner, half later. A cache for reuse after a pause needs the room of everything
-# that comes in between, and a few percent more room does nothing until it is there.
-#
+# Two minutes are the median: half of the chats that return come sooner. Reuse after a pause needs room for everything that comes in
+# between, and until there is that much, more room does little. No graphics card has it, which is why engines keep prefix caches in main
+# memory too, and on disk.
+
+# %% [markdown] id="explain-policies"
 # `opt` is far above, since it gives up at once what nobody will ask for again. `turns` guesses at that without seeing the future: a chat
 # that has gone on before is likelier to go on, and its front is worth more than its tail.
 
@@ -880,7 +923,7 @@ alone, hit, ready_rows = (first_token[name].median_s * 1e3 for name in first_tok
 print(f"SmolLM2 on this machine, {len(second)} prompt tokens, {common} of them known\n")
 print(f"{'':24} {'computed':>9} {'copied':>9} {'first token after':>18}")
 print(f"{'without':24} {len(second):9} {0:6.1f} MB {alone:15.0f} ms")
-print(f"{'with the prefix cache':24} {len(second) - common:9} {meter.cost.bytes_copied / 1e6:6.1f} MB {hit:15.0f} ms")
+print(f"{'with the prefix cache':24} {len(second) - common:9} {cost.bytes_copied / 1e6:6.1f} MB {hit:15.0f} ms")
 print(f"{'rows there already':24} {len(second) - common:9} {0:6.1f} MB {ready_rows:15.0f} ms")
 print(f"\n{alone / hit:.0f} times sooner; {hit / ready_rows:.2f} times what the new tokens alone take")
 

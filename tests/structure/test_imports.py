@@ -27,7 +27,8 @@ LAYERS: list[set[str]] = [
     {"context", "prompts"},
     {"checks", "viz"},
     {"grader", "cli", "cli_exercises", "cli_grade", "cli_weights", "__main__", "course", "doctor", "lab", "lesson_files"}
-    | {"tables", "terminal", "cli_memory", "cli_replay", "cli_explain"},
+    | {"tables", "terminal", "cli_memory", "cli_replay", "cli_explain", "cli_lint"}
+    | {"cli_sessions", "session_folder", "session_tables", "chat_sessions", "chat_commands"},
 ]
 EXCEPTIONS = {
     ("__init__", "course"): "the lesson table is a public name; course imports nothing but errors",

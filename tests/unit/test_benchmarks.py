@@ -70,14 +70,24 @@ def test_a_step_reads_the_weights_and_the_keys_and_values(monkeypatch, shape):
     assert len(found.answers[0].tokens) == 4
 
 
-def test_different_tokens_in_float32_mean_no_times(monkeypatch, capsys):
-    found = [result(OURS, [1.0], [1, 2, 3]), result(DYNAMIC, [1.0], [1, 2, 4])]
-    assert results.different_tokens(found) == ["transformers DynamicCache, prompt 4"]
+def ran(monkeypatch, capsys, found):
     monkeypatch.setattr(decode, "run", lambda *args: (found, [1e9]))
-    monkeypatch.setattr("sys.argv", ["decode"])
-    assert decode.main() == 1
-    out, err = capsys.readouterr()
-    assert out == "" and "different tokens" in err
+    monkeypatch.setattr("sys.argv", ["decode", "--shape", "small"])
+    return decode.main(), *capsys.readouterr()
+
+
+def test_different_tokens_of_ours_or_of_transformers_in_float32_mean_no_times(monkeypatch, capsys):
+    found = [result(OURS, [1.0], [1, 2, 3]), result(DYNAMIC, [1.0], [1, 2, 4])]
+    assert results.different_tokens(found) == found[1:]
+    code, out, err = ran(monkeypatch, capsys, found)
+    assert (code, out) == (1, "") and f"no times for {DYNAMIC}, prompt 4: 2 of 3 tokens" in err
+
+
+def test_another_engine_with_different_tokens_in_float32_has_no_times_and_the_rest_has(monkeypatch, capsys):
+    found = [result(OURS, [1.0], [1, 2, 3]), result("llama.cpp float32", [1.0], [1, 7, 3]), result(DYNAMIC, [1.0], [1, 2, 3])]
+    code, out, err = ran(monkeypatch, capsys, found)
+    assert code == 0 and "no times for llama.cpp float32, prompt 4: 1 of 3 tokens" in err
+    assert OURS in out and DYNAMIC in out and "llama.cpp float32" not in out
 
 
 def test_engines_of_fewer_bits_say_how_long_they_agree_with_float32():

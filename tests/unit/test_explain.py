@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import make_model, small_models  # noqa: F401 (a fixture)
+from helpers import make_model
+from helpers import small_models as small_models
 from prefix_helpers import BLOCK, KINDS, TOKEN_BYTES, FakeModel, filled
 
 from kvcourse.causes import common_length
 from kvcourse.cli import main
+from kvcourse.cli_explain import Source, compared
 from kvcourse.errors import InputError
 from kvcourse.meter import Meter
 from kvcourse.prefix.keys import digest_of, running, token_bytes
@@ -21,6 +23,7 @@ from kvcourse.prompts.bodies import body_of, render
 from kvcourse.prompts.differ import compare
 from kvcourse.prompts.explain import explain
 from kvcourse.tiny import tiny_tokenizer
+from kvcourse.tokenizers import CharTokenizer, ChatTemplate
 
 pytestmark = pytest.mark.usefixtures("small_models")  # no shape checks: FakeModel has none
 EVERYTHING = 2**30
@@ -202,6 +205,18 @@ def test_only_the_evicted_end_is_lost_where_the_start_is_still_there(make, floor
     assert report.matched_tokens + report.lost_tokens == floor(len(old) - 1)
 
 
+def test_of_a_chain_that_went_for_several_reasons_the_one_at_the_break_is_named(make, clock, floor):
+    pc = make(ttl=60.0)
+    start, whole = ids("be kind to all. "), ids("be kind to all. and to cats")
+    store(pc, start)
+    store(pc, whole)
+    pc.evict(TOKEN_BYTES * floor(len(whole) - len(start)))
+    clock.now += 100
+    with pc.lease(ids("zzz")):
+        report = explain(pc, whole, **RATE)
+    assert (report.cause, report.lost_tokens) == ("expired", floor(len(whole) - 1))
+
+
 def test_another_namespace_is_told_without_a_word_of_it(make, floor):
     pc = make()
     secret = "my pin is 90210 and my name is bob"
@@ -285,6 +300,12 @@ def test_half_a_character_is_never_shown():
     parts = {1: b"so ", 2: b"\xf0\x9f", 3: b"\x98\x80", 4: b"\x98\x81", 5: b" it is"}
     found = compare([1, 2, 3, 5], [1, 2, 4, 5], 2, lambda some: b"".join(parts[id] for id in some).decode(errors="replace"))
     assert (found.before, found.ours[0], found.theirs[0]) == ("so ", "\U0001f600", "\U0001f601")
+
+
+def test_bytes_that_never_become_characters_are_not_taken_for_the_same_text():
+    parts = {1: b"so ", 2: b"\xf0\x9f", 3: b"\x98", 4: b"\x99", 5: b" it is"}
+    found = compare([1, 2, 3, 5], [1, 2, 4, 5], 2, lambda some: b"".join(parts[id] for id in some).decode(errors="replace"))
+    assert found.cause.kind == "content"
 
 
 def test_explaining_changes_nothing(make, clock):
@@ -497,6 +518,19 @@ def test_a_template_s_tokens_are_used_where_there_is_a_tokenizer():
         [{"role": "user", "content": "where is ana ?"}]
     )
     assert rendered.text_of(rendered.ids).startswith("<user> where is ana")
+
+
+def test_other_tools_are_the_cause_only_if_the_texts_part_there():
+    text = "".join(map(chr, range(32, 127))) + "\n"
+    tokenizer = CharTokenizer(text)
+    tokenizer.chat = ChatTemplate("{{ messages[0].content }}|{{ tools }}|{{ messages[1].content }}")
+    times = [
+        body_of(body(CAT, system=system, tools=tools)) for system, tools in zip(CLOCKED, (TOOLS, TOOLS[::-1]), strict=True)
+    ]
+    report, length = compared(*times, Source(tokenizer, None), None)
+    assert (report.cause, report.unit) == ("clock", "tokens") and 0 < report.lost_tokens < length
+    same = [body_of(body(CAT, system=CLOCKED[0], tools=tools)) for tools in (TOOLS, TOOLS[::-1])]
+    assert compared(*same, Source(tokenizer, None), None)[0].cause == "tool_order"
 
 
 def test_the_command_needs_no_torch(tmp_path):

@@ -21,11 +21,11 @@ def test_the_examples_print_what_the_readme_says():
 
 def test_the_chat_s_answer_is_the_one_the_readme_shows():
     """Greedy, so the words and the counts are the same everywhere; the times are not."""
-    from kvcourse.chat import Conversation
     from kvcourse.checkpoints import load_model
+    from kvcourse.sessions.session import Session
 
     question, answer, usage = re.search(r'\$ kvcourse chat "(.*?)"\n(.*?)\n(usage: .*? tokens) · first', README).groups()
-    now = Conversation(load_model("smollm2")).ask(question, max_new_tokens=256)
+    now = Session(load_model("smollm2")).send(question, max_new_tokens=256)
     assert now.text == answer
     assert now.summary().startswith(usage)
 

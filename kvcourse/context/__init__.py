@@ -1,0 +1,1 @@
+"""Lesson 12: what stands in the window, who decides that, and what it costs."""

@@ -1,0 +1,126 @@
+"""Lesson 12: an agent with tools, without chance. Knows nothing about terminals or real tools.
+
+Each step sends the window to the model, which answers with a tool call; the tool's result is what came since when the next
+step asks the policy. On counts only, the "model" is a script and the cache a radix tree of ids, the same that
+RadixPrefixCache uses; on a real model the very ids go through it, and the counts must come out the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvcourse.context.parts import Part, flat
+from kvcourse.context.policies import Policy
+from kvcourse.errors import InputError
+from kvcourse.ledger import Ledger, TurnCount
+from kvcourse.prefix.radix import RadixTree
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the model writes, and what the tool gives back, as ids. The tool of the last step answers nobody."""
+
+    answer: tuple[int, ...]
+    result: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A task: fixed parts, and steps."""
+
+    system: tuple[int, ...]
+    task: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a task took under a policy."""
+
+    policy: str
+    ledger: Ledger
+    windows: tuple[tuple[Part, ...], ...]  # of each request
+
+
+def scripted(n_steps: int, *, system: int, task: int, answer: int, result: int, vocab_size: int = 2**31) -> Script:
+    """A script of these sizes (tokens), in which no two parts begin alike."""
+    for name, value in (("n_steps", n_steps), ("system", system), ("task", task), ("answer", answer), ("result", result)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is a number.", expected="1 or more", got=value, todo="Correct it.")
+    counter = iter(range(10**12))
+
+    def new(n: int) -> tuple[int, ...]:
+        return tuple(next(counter) * 7919 % vocab_size for _ in range(n))
+
+    return Script(new(system), new(task), tuple(Step(new(answer), new(result)) for _ in range(n_steps)))
+
+
+def replayed_tokens(script: Script) -> int:
+    """Cumulative input of an agent that sends everything every time: the closed formula.
+
+    With equal steps, n·(s + t) + (a + r)·n·(n - 1) / 2: the square law.
+    """
+    n, fixed = len(script.steps), len(script.system) + len(script.task)
+    return n * fixed + sum((n - 1 - i) * (len(step.answer) + len(step.result)) for i, step in enumerate(script.steps))
+
+
+def run_agent(script: Script, policy: Policy, *, limit: int, model: Any = None, cached: bool = True) -> Run:
+    """Run a task under a policy.
+
+    limit: tokens that the window takes, what the model writes included. model: None counts only; a model runs the very ids
+    through a RadixPrefixCache of its own, and writes what the script says. cached: whether prefixes are kept between steps.
+    Raises: ContextOverflow where the policy leaves more than fits.
+    """
+    cache = _Counting(cached) if model is None else _Running(model, cached)
+    ledger, windows = Ledger(limit), []
+    kept: list[Part] = []
+    new = [Part("system", script.system), Part("task", script.task)]
+    for number, step in enumerate(script.steps, start=1):
+        window = policy.window(kept, new, limit - len(step.answer))
+        prompt = flat(window)
+        ledger.record(TurnCount(len(prompt), cache.ask(prompt, step.answer), len(step.answer)))
+        windows.append(tuple(window))
+        kept, new = window, [Part("assistant", step.answer, number), Part("tool", step.result, number)]
+    return Run(policy.name, ledger, tuple(windows))
+
+
+class _NoRows:
+    """Nobody keeps any K/V."""
+
+    def split(self, rows: int, at: int) -> tuple[int, int]:
+        return 0, 0
+
+    def free(self, rows: int) -> None:
+        pass
+
+
+class _Counting:
+    """A prefix cache without tensors and without a limit."""
+
+    def __init__(self, cached: bool) -> None:
+        self.cached, self.tree = cached, RadixTree(_NoRows())
+
+    def ask(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
+        """How many prompt tokens are known; what was computed is known from now on, but for the last token."""
+        root = self.tree.root(b"")
+        known = self.tree.match(root, prompt[:-1], None).length if self.cached else 0
+        self.tree.add(root, [*prompt, *answer][:-1], lambda start, stop: 0, 0.0)
+        return known
+
+
+class _Running:
+    """The same on a model."""
+
+    def __init__(self, model: Any, cached: bool) -> None:
+        from kvcourse.prefix.cache import RadixPrefixCache
+
+        self.model = model
+        self.prefix_cache = RadixPrefixCache(model, max_bytes=2**40) if cached else None
+
+    def ask(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
+        from kvcourse.generate import generate
+
+        said = iter(answer)
+        output = generate(self.model, list(prompt), max_new_tokens=len(answer), sampler=lambda logits: next(said),
+                          prefix_cache=self.prefix_cache)  # fmt: skip
+        return int(output.usage.cached_tokens)

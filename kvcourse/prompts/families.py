@@ -1,0 +1,179 @@
+"""Lesson 13: which earlier request this one should have reused, found without comparing all pairs. Knows nothing about prices.
+
+Two ways lead to an earlier request: the tree of all texts, by what both begin with, and an index of sentences, by what both say
+anywhere behind that. A request whose rest nobody has said before has lost nothing, and is not looked at any further: that is
+every growing conversation, and every new question. What is held is bounded; the oldest is forgotten first.
+"""
+
+import json
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+
+from kvcourse.prompts.bodies import Body
+from kvcourse.prompts.judge import Verdict, item_texts, judge, pieces, shared_characters
+from kvcourse.providers.tree import Found, Node, PrefixTree
+
+OPENING = "<|im_start|>assistant\n"  # what every prompt ends with
+_SENTENCES, _REQUESTS = 300_000, 50_000  # remembered at most
+_RELATED = 48  # shared characters that make a family
+_LEAST, _LEAST_AT_END = 24, 256  # characters to be gained, for a fault; the second in a request's last turn
+_CONTENT = {"tool": 2, "assistant": 2, "function": 2}  # whole messages to be gained, where nobody lays out what differs
+
+
+@dataclass(frozen=True)
+class Text:
+    """A request as one text. ends: characters up to the end of each item, tools first."""
+
+    body: Body
+    items: list[str]
+    text: str
+    ends: list[int]
+
+    @classmethod
+    def of(cls, body: Body) -> "Text":
+        items = item_texts(body)
+        return cls(body, items, "".join(items) + OPENING, list(accumulate(map(len, items))))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a request did not reuse. earlier: the number of the other one. gained: characters shared once all is mended."""
+
+    verdict: Verdict
+    earlier: int
+    shared: int
+    gained: int
+
+
+@dataclass
+class _Seen:
+    """An earlier request: where its text ends in the tree, and how it is cut."""
+
+    end: Node
+    tools: int
+    lengths: "array[int]"
+    roles: str
+    family: int
+    seconds: float | None
+
+    def body(self) -> Body:
+        text, at, tools, messages = self.end.text, 0, [], []
+        for n, length in enumerate(self.lengths):
+            part, at = text[at : at + length], at + length
+            if n < self.tools:
+                tools.append(json.loads(part))
+            else:
+                role = self.roles.split("\n")[n - self.tools]
+                messages.append({"role": role, "content": part[len(f"<|im_start|>{role}\n") : -len("<|im_end|>\n")]})
+        return Body(tuple(messages), tuple(tools))
+
+
+class Families:
+    """All requests so far, by what they share. lifetime, renewed: as the provider's cache has them."""
+
+    def __init__(self, lifetime: float | None = None, renewed: bool = True) -> None:
+        self.tree, self.lifetime = PrefixTree(lifetime, renewed), lifetime
+        self.count = 0  # families
+        self._seen: dict[int, _Seen] = {}
+        self._sentences: dict[int, int] = {}  # a sentence: the last request that said it
+
+    def add(self, text: Text, number: int, seconds: float | None) -> tuple[Found, int, Loss | None]:
+        """Add a request; return what was there of it, its family's number, and what it lost."""
+        found = self.tree.insert(text.text, number, seconds)
+        first = next((n for n, end in enumerate(text.ends) if end > found.shared), len(text.items))
+        told = self._told(text, found.shared, first)
+        loss = self._loss(text, found, told, seconds)
+        family = self._family(text, found, loss, told)
+        for place in told:
+            for name, _ in place:
+                self._sentences.pop(name, None)
+                self._sentences[name] = number
+        while len(self._sentences) > _SENTENCES:
+            del self._sentences[next(iter(self._sentences))]
+        roles = "\n".join(message["role"] for message in text.body.messages)
+        lengths = array("L", map(len, text.items))
+        self._seen[number] = _Seen(found.end, len(text.body.tools), lengths, roles, family, seconds)
+        self._forget()
+        return found, family, loss
+
+    def body(self, number: int) -> Body:
+        """A request that is still remembered: one that a loss names is, until the next is added."""
+        return self._seen[number].body()
+
+    def _told(self, text: Text, shared: int, first: int) -> list[list[tuple[int, int]]]:
+        """Every item that is not shared whole, and its sentences, as (name, weight)."""
+        told = []
+        for n in range(first, len(text.items)):
+            start = max(0, shared - (text.ends[n - 1] if n else 0)) if n == first else 0
+            item = text.items[n]
+            start = max(0, item.rfind("\n", 0, start), item.rfind(". ", 0, start)) if start else 0  # from its sentence's start
+            told.append([(hash(item), len(item)), *pieces(item[start:])])
+        return told
+
+    def _loss(self, text: Text, found: Found, told: list[list[tuple[int, int]]], seconds: float | None) -> Loss | None:
+        votes: Counter[int] = Counter()
+        deepest = None
+        for place in told:
+            for name, weight in place:
+                earlier = self._sentences.get(name)
+                if earlier is not None and earlier in self._seen:
+                    votes[earlier] += weight
+                    deepest = earlier
+        if deepest is None:
+            return None
+        candidates = dict.fromkeys([deepest, votes.most_common(1)[0][0], found.nearest])
+        best: Loss | None = None
+        for earlier in candidates:
+            if earlier is None or earlier not in self._seen or not self._is_alive(self._seen[earlier], seconds):
+                continue
+            loss = _between(text, self._seen[earlier].body(), earlier, found.alive)
+            if loss is not None and (best is None or loss.gained > best.gained):
+                best = loss
+        return best
+
+    def _is_alive(self, seen: _Seen, now: float | None) -> bool:
+        return self.lifetime is None or now is None or seen.seconds is None or now - seen.seconds <= self.lifetime
+
+    def _family(self, text: Text, found: Found, loss: Loss | None, told: list[list[tuple[int, int]]]) -> int:
+        header = text.items[0].find("\n") + 1 if not text.body.tools else 0
+        nearest = found.nearest
+        if loss is not None:
+            return self._seen[loss.earlier].family
+        if nearest in self._seen and found.shared >= min(header + _RELATED, text.ends[0]):
+            return self._seen[nearest].family
+        said = [self._sentences.get(name) for place in told[:1] for name, _ in place]
+        known = Counter(one for one in said if one in self._seen)
+        if known and 2 * sum(known.values()) > len(said):
+            return self._seen[known.most_common(1)[0][0]].family
+        self.count += 1
+        return self.count
+
+    def _forget(self) -> None:
+        """Requests whose text the tree no longer has, and the oldest of too many."""
+        gone = self.tree.forgotten_up_to
+        while self._seen:
+            oldest = next(iter(self._seen))
+            if len(self._seen) <= _REQUESTS and (gone is None or oldest > gone):
+                return
+            del self._seen[oldest]
+
+
+def _between(text: Text, theirs: Body, earlier: int, alive: int) -> Loss | None:
+    """What the request lost of this earlier one, where it is enough to be no accident."""
+    verdict = judge(text.body, theirs)
+    if not verdict.findings:
+        return None
+    shared = shared_characters(verdict.mended, theirs) + verdict.extra
+    gained = shared - verdict.moved - alive
+    first = verdict.findings[0]
+    at_end = first.message == len(text.body.messages) - 1 and first.cause.kind != "history"
+    if gained < (_LEAST_AT_END if at_end else _LEAST):
+        return None
+    if isinstance(first.message, int) and first.cause.kind != "history":
+        needed = _CONTENT.get(text.body.messages[first.message]["role"], 0)
+        behind = text.body.messages[first.message + 1 : first.message + 1 + needed]
+        if needed and not (len(behind) == needed and list(theirs.messages[first.message + 1 :][:needed]) == list(behind)):
+            return None
+    return Loss(verdict, earlier, shared, gained)
