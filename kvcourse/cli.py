@@ -153,8 +153,9 @@ def chat(
 ) -> None:
     """Ask the real model, and see what the answer cost.
 
-    With --session NAME the conversation goes on where it was, tomorrow too, and nothing of it is computed again. In a chat,
-    /help lists commands: /save, /load, /fork, /rewind and others. `kvcourse sessions` looks after what is kept.
+    With --session NAME a conversation goes on where it was, tomorrow too, and nothing of it is computed again.
+
+    In a chat, /help lists commands such as /save, /load, /fork and /rewind. `kvcourse sessions` looks after what is kept.
     """
     if question is not None and not question.strip():
         raise InputError("The question is empty.", expected="some text", got=repr(question), todo="Ask something.")

@@ -75,8 +75,8 @@ class FlatCache:
         """Store or use all blocks of a request, then make room."""
         self.request += 1
         path = [self._root]
-        for one in ids:
-            path.append(self._used(one, path[-1]))
+        for place, one in enumerate(ids):
+            path.append(self._used(one, path[-1], place * self.block_tokens))
         for entry in reversed(path[1:]):  # what stands in front is never older than what is behind it
             entry.used = self.request
             entry.score = self.policy.score(entry)
@@ -87,12 +87,12 @@ class FlatCache:
             del self._entries[first.key]
             self.policy.went(first)
 
-    def _used(self, one: int, front: Entry) -> Entry:
+    def _used(self, one: int, front: Entry, start: int) -> Entry:
         entry = self._entries.get(one)
         if entry is not None:
             entry.uses += 1
             return entry
-        entry = self._entries[one] = Entry(self._tokens, front.stop, front, one, b"")
+        entry = self._entries[one] = Entry(self._tokens, start, front, one, b"")
         entry.created = entry.used = self.request
         entry.uses = 1
         entry.score = self.policy.score(entry)  # as an index does, front first

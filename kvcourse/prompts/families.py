@@ -7,7 +7,7 @@ every growing conversation, and every new question. What is held is bounded; the
 
 import json
 from array import array
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -76,8 +76,9 @@ class Families:
     def __init__(self, lifetime: float | None = None, renewed: bool = True) -> None:
         self.tree, self.lifetime = PrefixTree(lifetime, renewed), lifetime
         self.count = 0  # families
-        self._seen: dict[int, _Seen] = {}
+        self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._sentences: dict[int, int] = {}  # a sentence: the last request that said it
+        self._earlier_sentences: dict[int, int] = {}  # the same, from before the first dict was full
 
     def add(self, text: Text, number: int, seconds: float | None) -> tuple[Found, int, Loss | None]:
         """Add a request; return what was there of it, its family's number, and what it lost."""
@@ -88,10 +89,9 @@ class Families:
         family = self._family(text, found, loss, told)
         for place in told:
             for name, _ in place:
-                self._sentences.pop(name, None)
                 self._sentences[name] = number
-        while len(self._sentences) > _SENTENCES:
-            del self._sentences[next(iter(self._sentences))]
+        if 2 * len(self._sentences) > _SENTENCES:
+            self._earlier_sentences, self._sentences = self._sentences, {}
         roles = "\n".join(message["role"] for message in text.body.messages)
         lengths = array("L", map(len, text.items))
         self._seen[number] = _Seen(found.end, len(text.body.tools), lengths, roles, family, seconds)
@@ -117,7 +117,7 @@ class Families:
         deepest = None
         for place in told:
             for name, weight in place:
-                earlier = self._sentences.get(name)
+                earlier = self._last_to_say(name)
                 if earlier is not None and earlier in self._seen:
                     votes[earlier] += weight
                     deepest = earlier
@@ -133,6 +133,9 @@ class Families:
                 best = loss
         return best
 
+    def _last_to_say(self, name: int) -> int | None:
+        return self._sentences.get(name, self._earlier_sentences.get(name))
+
     def _is_alive(self, seen: _Seen, now: float | None) -> bool:
         return self.lifetime is None or now is None or seen.seconds is None or now - seen.seconds <= self.lifetime
 
@@ -143,7 +146,7 @@ class Families:
             return self._seen[loss.earlier].family
         if nearest in self._seen and found.shared >= min(header + _RELATED, text.ends[0]):
             return self._seen[nearest].family
-        said = [self._sentences.get(name) for place in told[:1] for name, _ in place]
+        said = [self._last_to_say(name) for place in told[:1] for name, _ in place]
         known = Counter(one for one in said if one in self._seen)
         if known and 2 * sum(known.values()) > len(said):
             return self._seen[known.most_common(1)[0][0]].family

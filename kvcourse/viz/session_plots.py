@@ -1,5 +1,5 @@
-"""Lesson 11: figures of conversations: what each turn costs, and where branches part. Knows nothing about models or how a turn is
-computed: it takes counts, and ids with their turns.
+"""Lesson 11: figures of conversations: what each turn costs, and where branches part. Knows nothing about models, or how a turn
+is computed: it takes counts, and ids with their turns.
 
 Every function that draws returns a matplotlib Figure, in the style of `viz.style`.
 """
@@ -17,9 +17,9 @@ from kvcourse.viz import style
 from kvcourse.viz.plots import drawable
 
 SOURCES = {"held": "there already", "reused": "copied", "written": "computed"}  # how a token's K/V came, from the bottom up
-SLOT, LINE, LETTER, MARGIN = 0.155, 0.62, 0.073, 0.14  # inches: a slot's width, a branch's height, a letter, all around
+SLOT, LINE, LETTER, MARGIN = 0.14, 0.62, 0.073, 0.14  # inches: a slot's width, a branch's height, a letter, all around
 ROOT = 0.2  # the line in front of a branch
-KEY = {"reused": "in blocks that branches share", "held": "a row of its own", "empty": "no K/V yet"}
+KEY = {"reused": "shared by branches", "held": "a branch's own", "empty": "no K/V yet"}
 
 
 class Arrived(NamedTuple):
@@ -82,11 +82,11 @@ def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = 
     block_tokens: of the pool that all of them are in; then blocks are framed, and those that several tables name are hatched.
     """
     sizes = {len(branch.table) * (block_tokens or 0) >= branch.n_rows for branch in branches.values()}
-    whole = all(0 <= b.n_rows <= len(b.ids) and all(0 <= at < len(b.ids) for at, _ in b.texts) for b in branches.values())
+    whole = all(0 <= b.n_rows <= len(b.ids) > 0 and all(0 <= at < len(b.ids) for at, _ in b.texts) for b in branches.values())
     if not branches or not whole or (block_tokens is not None and sizes != {True}):
-        raise InputError("These branches cannot be drawn.", expected="rows within the ids, and blocks for every row",
+        raise InputError("These branches cannot be drawn.", expected="ids, rows within the ids, blocks for every row",
                          got=", ".join(branches) or "nothing", todo="Make each with branch_of(session).")  # fmt: skip
-    runs = _runs(branches, list(branches), 0, 0)
+    runs = _runs(branches, tuple(branches))
     lines = 1 + max(run.line for run in runs)
     names = max(LETTER * len(name) for name in branches)
     longest = max(len(branch.ids) for branch in branches.values())
@@ -96,20 +96,24 @@ def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = 
     for run in runs:
         _draw_run(ax, branches, run, block_tokens)
     states = {_state(branches, run.names, place, block_tokens)[0] for run in runs for place in range(run.start, run.stop)}
-    _draw_key(ax, [state for state in KEY if state in states], height - MARGIN - 0.1)
+    _draw_key(ax, list(KEY), height - MARGIN - 0.1)
     figure = ax.figure
     assert isinstance(figure, Figure)
     return figure
 
 
 class _Run(NamedTuple):
-    """Tokens that the same branches have in common. line: counted from the top. parent: the line that it leaves from."""
+    """Tokens that the same branches have in common. line: counted from the top. parent: the line that it leaves from.
+
+    said: (place, text, whether it is a reply) of what is written above it.
+    """
 
     names: tuple[str, ...]
     start: int
     stop: int
     line: int
     parent: int | None
+    said: tuple[tuple[int, str, bool], ...]
 
 
 def _all(ways: Mapping[str, Sequence[Arrived]]) -> list[Arrived]:
@@ -125,21 +129,32 @@ def _draw_turn(ax: Axes, number: int, turn: Arrived) -> None:
     ax.text(number, bottom, f"{turn.computed:,}", ha="center", va="bottom", fontsize=8.5, color=style.INK)
 
 
-def _runs(branches: Mapping[str, Branch], names: Sequence[str], start: int, line: int, parent: int | None = None) -> list[_Run]:
-    """The tree of the named branches from token `start` on, which all of them have in common up to there."""
+def _runs(
+    branches: Mapping[str, Branch],
+    names: tuple[str, ...],
+    start: int = 0,
+    line: int = 0,
+    parent: int | None = None,
+    told: int = 0,
+) -> list[_Run]:
+    """The tree of the named branches from token `start` on, up to which they agree. told: texts that are written further up."""
     ids = [branches[name].ids for name in names]
     stop = min(map(len, ids))
     stop = next((at for at in range(start, stop) if len({one[at] for one in ids}) > 1), stop)
-    found = [_Run(tuple(names), start, stop, line, parent)]
+    said, know = [], [branches[name].texts for name in names]
+    for number, same in list(enumerate(zip(*know, strict=False)))[told:]:
+        if len(set(same)) > 1 or same[0][0] >= stop:
+            break
+        said.append((max(start, same[0][0]), same[0][1], number % 2 == 1))
+    found = [_Run(names, start, stop, line, parent, tuple(said))]
     groups: dict[int, list[str]] = {}
     for name in names:
         if len(branches[name].ids) > stop:
             groups.setdefault(branches[name].ids[stop], []).append(name)
-    below = line
-    for number, group in enumerate(groups.values()):
-        children = _runs(branches, group, stop, below + (number > 0), line)
-        found += children
-        below = max(child.line for child in children)
+    is_taken = any(len(branches[name].ids) == stop for name in names)  # by the name of a branch that ends here
+    for group in groups.values():
+        found += _runs(branches, tuple(group), stop, found[-1].line + is_taken, line, told + len(said))
+        is_taken = True
     return found
 
 
@@ -165,8 +180,8 @@ def _draw_run(ax: Axes, branches: Mapping[str, Branch], run: _Run, block_tokens:
             ax.text(_x(place) + SLOT / 2, y, str(copies), fontsize=6, ha="center", va="center_baseline", color=style.INK)
     if block_tokens is not None:
         _draw_blocks(ax, branches, run, block_tokens, y)
-    _draw_texts(ax, branches[run.names[0]], run, y)
     ended = [name for name in run.names if len(branches[name].ids) == run.stop]
+    _draw_texts(ax, run, y, is_last=len(ended) == len(run.names))
     if ended:
         ax.text(_x(run.stop) + 0.1, y, ", ".join(ended), fontsize=9, fontweight="bold", va="center", color=style.INK,
                 parse_math=False)  # fmt: skip
@@ -188,25 +203,24 @@ def _draw_blocks(ax: Axes, branches: Mapping[str, Branch], run: _Run, size: int,
     places = [place for place in range(run.start, run.stop) if _state(branches, run.names, place, size)[0] != "empty"]
     for block in sorted({place // size for place in places}):
         first, last = max(run.start, block * size), min(places[-1] + 1, (block + 1) * size)
-        box = {"fill": False, "edgecolor": style.INK, "linewidth": 1.3}
+        box: dict[str, Any] = {"fill": False, "edgecolor": style.INK, "linewidth": 1.3}
         ax.add_patch(Rectangle((_x(first) + 0.005, y - 0.105), SLOT * (last - first) - 0.01, 0.21, **box))
         tables = [branches[name].table[block] for name in run.names if first < branches[name].n_rows]
         sharing = len(tables) - len(set(tables)) + 1
         if sharing > 1:
-            plate = {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 0.6}
+            plate: dict[str, Any] = {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 0.6}
             ax.text((_x(first) + _x(last)) / 2, y, f"×{sharing}", fontsize=7, ha="center", va="center_baseline",
                     color=style.INK, bbox=plate)  # fmt: skip
 
 
-def _draw_texts(ax: Axes, branch: Branch, run: _Run, y: float) -> None:
-    """What is said, above its first token, as far as there is room."""
-    inside = [(at, text, number % 2) for number, (at, text) in enumerate(branch.texts) if run.start <= at < run.stop]
-    stops = [*(at for at, _, _ in inside[1:]), len(branch.ids) if run.stop == len(branch.ids) else run.stop]
-    for (at, text, is_reply), stop in zip(inside, stops, strict=True):
-        room = int(SLOT * (stop - at) / (LETTER * (1.0 if is_reply else 0.93))) + (3 if stop == len(branch.ids) else 0)
-        shown = drawable(text if len(text) <= max(room, 4) else text[: max(room, 4) - 1].rstrip() + "…")
-        look = {"fontweight": "bold", "color": style.ACTIVATION.text} if is_reply else {"color": style.MUTED}
-        ax.text(_x(at) + 0.02, y - 0.14, shown, fontsize=8.5, ha="left", va="bottom", parse_math=False, **look)
+def _draw_texts(ax: Axes, run: _Run, y: float, *, is_last: bool) -> None:
+    """What is said, from its first token on, as far as there is room. is_last: nothing else stands behind the run."""
+    stops = [*(place for place, _, _ in run.said[1:]), run.stop + (3 if is_last else 0)]
+    for (place, text, is_reply), stop in zip(run.said, stops, strict=False):
+        room = max(4, int(SLOT * (stop - place) / (LETTER if is_reply else 0.93 * LETTER)))
+        shown = drawable(text if len(text) <= room else text[: room - 1].rstrip() + "…")
+        look: dict[str, Any] = {"fontweight": "bold", "color": style.ACTIVATION.text} if is_reply else {"color": style.MUTED}
+        ax.text(_x(place) + 0.02, y - 0.14, shown, fontsize=8.5, ha="left", va="bottom", parse_math=False, **look)
 
 
 def _x(place: int) -> float:

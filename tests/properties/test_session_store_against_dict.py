@@ -24,10 +24,10 @@ from kvcourse.sessions.store import SessionStore
 EXAMPLES = 1000 if os.environ.get("KVCOURSE_FULL") == "1" else 60
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # nothing here has to outlive a power cut
 MODEL = small_llama()
-UNIT = file.size_bytes(session_of(MODEL, "x" * 8)) + 600
+UNIT = file.size_bytes(session_of(MODEL, "x" * 8))  # the smallest; two more sizes take about two and three of these
 TTL = 20
-names = st.sampled_from("abcd")
-sizes = st.integers(1, 4)
+names = st.sampled_from("abc")
+sizes = st.integers(1, 3)
 
 
 class TooSmall(Exception):
@@ -155,7 +155,7 @@ class Plain:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    @initialize(disk=st.sampled_from([3, 6, 100]), ram=st.sampled_from([0, 3, 5, 100]), ttl=st.none() | st.just(TTL))
+    @initialize(disk=st.sampled_from([2, 4, 9]), ram=st.sampled_from([0, 3, 4]), ttl=st.none() | st.just(TTL))
     def make(self, disk, ram, ttl):
         self.folder, self.clock, self.secrets = Path(tempfile.mkdtemp(dir=IN_MEMORY)), Clock(), 0
         self.options = dict(max_disk_bytes=disk * UNIT, ttl=ttl, clock=self.clock)
@@ -310,13 +310,15 @@ def pins_are_forgotten(patch):
     patch.setattr(SessionStore, "_write", write)
 
 
-def a_failed_put_keeps_the_new_one(patch):
-    patch.setattr(Memory, "drop", lambda memory, name, held, instead=None: memory.pop(name) if instead is None else None)
+def what_has_no_room_in_memory_is_lost(patch):
+    patch.setattr(SessionStore, "_spill", lambda store, name, held: None)
 
 
 def one_session_too_many_is_evicted(patch):
     def make_room(store, name, n_bytes, _make_room=SessionStore._make_room):
-        _make_room(store, name, n_bytes + 1)
+        _make_room(store, name, n_bytes)
+        for row in [row for row in store._index.all() if row.name != name and not row.pinned][-1:]:
+            store._index.forget(row.name)
 
     patch.setattr(SessionStore, "_make_room", make_room)
 
@@ -326,7 +328,7 @@ def what_expired_is_found(patch):
 
 
 FAULTS = [
-    served_stale, oldest_stays, pins_are_forgotten, a_failed_put_keeps_the_new_one, one_session_too_many_is_evicted,
+    served_stale, oldest_stays, pins_are_forgotten, what_has_no_room_in_memory_is_lost, one_session_too_many_is_evicted,
     what_expired_is_found,
 ]  # fmt: skip
 
@@ -334,7 +336,7 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_machine_notices_a_broken_store(fault, monkeypatch):
     fault(monkeypatch)
-    search = settings(phases=[Phase.generate], database=None, print_blob=False, max_examples=1000, stateful_step_count=40,
+    search = settings(phases=[Phase.generate], database=None, print_blob=False, max_examples=400, stateful_step_count=40,
                       derandomize=True)  # fmt: skip
     with pytest.raises((Exception, pytest.fail.Exception)):  # whatever a broken store does first
         run_state_machine_as_test(StoreMachine, settings=search)

@@ -1,4 +1,4 @@
-"""The linter: causes in short logs, tokens and money, bad input, the command, and predictions that come true on a real cache."""
+"""The linter: causes in short logs, tokens and money, bad input, the command, predictions that come true on a real cache."""
 
 import io
 import json
@@ -15,18 +15,22 @@ from helpers import small_models as small_models
 
 from kvcourse.cli import main
 from kvcourse.errors import InputError, UnknownName
+from kvcourse.fetch import model_folder
 from kvcourse.generate import generate
 from kvcourse.prefix.cache import RadixPrefixCache
 from kvcourse.prompts.bodies import body_of, render
 from kvcourse.prompts.layout import Linter, lint_log, lint_requests
 from kvcourse.prompts.lint_page import as_page
 from kvcourse.prompts.logs import BadLine, Entry, read_log
-from kvcourse.tiny import tiny_tokenizer
-from kvcourse.tokenizers import load_tokenizer
+from kvcourse.tokenizers import BPETokenizer, ChatTemplate, load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_models")
 S = "You are a helpful assistant."
 LONG = " ".join(f"Rule {n}: be kind to whoever asks, and say what you do not know." for n in range(40))
+
+TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+NAMES = [*sorted(BPETokenizer.alphabet()), "<|im_start|>", "<|im_end|>"]
+BYTES = BPETokenizer({one: n for n, one in enumerate(NAMES)}, [], special=NAMES[-2:], chat=ChatTemplate(TURNS))
 
 
 def system(text):
@@ -66,27 +70,30 @@ SHORT = {
     "counter": ("id", [{"messages": [system(f"Request ID: {1000 + k}\n{S}"), *turns(k + 1)]} for k in range(5)]),
     "tools": ("tool_order", [{"messages": [system(S), user("hi")], "tools": [tool("ab"[k % 2]), tool("ba"[k % 2])]}
                              for k in range(5)]),
-    "schema": ("schema", [{"messages": [system(S), *turns(k + 1)], "tools": [tool("a", strict=bool(k % 2))]} for k in range(4)]),
+    "schema": ("schema", [{"messages": [system(S), *turns(k + 1)], "tools": [tool("a", strict=bool(k % 2))]}
+                          for k in range(4)]),
     "more tools": ("schema", [{"messages": [system(S), *turns(k + 1)], "tools": [tool(x) for x in "abcdef"[: k + 1]]}
                               for k in range(4)]),
     "documents": ("retrieval_order", [{"messages": [system("\n\n".join([S, *random.Random(k).sample(DOCS, 5)])), user("hi")]}
                                       for k in range(5)]),
     "some documents": ("retrieval_order", [{"messages": [system("\n\n".join([S, *random.Random(k).sample(DOCS, 4)])),
                                                          user("hi")]} for k in range(5)]),
-    "documents move": ("retrieval_order", [{"messages": [system(S), *turns(k + 1)[:-1], user("\n\n".join([*DOCS, f"question {k}"]))]}
-                                           for k in range(5)]),
+    "documents move": ("retrieval_order", [
+        {"messages": [system(S), *turns(k + 1)[:-1], user("\n\n".join([*DOCS, f"question {k}"]))]} for k in range(5)]),
     "spaces": ("whitespace", [{"messages": [system(S + " " * (k % 2)), *turns(k + 1)]} for k in range(6)]),
-    "role": ("template", [{"messages": [{"role": ("system", "developer")[k % 2], "content": S}, *turns(k + 1)]} for k in range(6)]),
+    "role": ("template", [{"messages": [{"role": ("system", "developer")[k % 2], "content": S}, *turns(k + 1)]}
+                          for k in range(6)]),
     "token": ("template", [{"messages": [system("<|begin_of_text|>" * (k % 2) + S), *turns(k + 1)]} for k in range(6)]),
     "no system": ("template", [{"messages": [*[system(S)] * (k % 2), *turns(k + 1)]} for k in range(6)]),
     "system edited": ("template", [{"messages": [system(S + " Be brief." * (k % 2)), *turns(k + 1)]} for k in range(6)]),
     "cut": ("history", [{"messages": [system(S), *turns(k + 1)[-3:]]} for k in range(6)]),
-    "edited": ("history", [{"messages": [system(S), *turns(k + 1, "edited {}" if k > 3 else "answer {}")[:3], *turns(k + 1)[3:]]}
-                           for k in range(6)]),
+    "edited": ("history", [
+        {"messages": [system(S), *turns(k + 1, "edited {}" if k > 3 else "answer {}")[:3], *turns(k + 1)[3:]]} for k in range(6)]),
     "growing": ("none", [{"messages": [system(S), *turns(k + 1)]} for k in range(6)]),
     "growing, no system part": ("none", [{"messages": turns(k + 1)} for k in range(6)]),
     "users": ("none", [{"messages": [system(LONG), user(f"I am user {k}, what about topic {7 * k}?")]} for k in range(6)]),
-    "epochs in questions": ("none", [{"messages": [system(S), user(f"Convert {1700000000 + 977 * k} to a date.")]} for k in range(6)]),
+    "epochs in questions": ("none", [{"messages": [system(S), user(f"Convert {1700000000 + 977 * k} to a date.")]}
+                                     for k in range(6)]),
     "regenerated": ("none", [{"messages": [system(S), *turns(3)]} for _ in range(4)]),
 }  # fmt: skip
 
@@ -133,8 +140,8 @@ def test_two_faults_in_one_place_are_both_in_the_suggestion():
 
 
 def test_families_are_told_apart():
-    others = [{"messages": [system("A pirate answers in rhymes, and in rhymes only, whatever it is asked."), *turns(k + 1)]}
-              for k in range(4)]  # fmt: skip
+    pirate = system("A pirate answers in rhymes, and in rhymes only, whatever it is asked.")
+    others = [{"messages": [pirate, *turns(k + 2, "ahoy {}")[2:]]} for k in range(4)]
     mixed = [one for pair in zip(clocked(4, LONG), others, strict=True) for one in pair]
     report = lint_requests(mixed)
     assert [(group.requests, group.cause) for group in report.groups] == [(4, "clock"), (4, "none")]
@@ -150,13 +157,12 @@ def moved(body):
     return {"messages": [system(text), *rest[:-1], user(f"{rest[-1]['content']} [{clock}]")]}
 
 
-@pytest.mark.parametrize("tokenizer", [None, "tiny"])
+@pytest.mark.parametrize("tokenizer", [None, BYTES], ids=["estimate", "bytes"])
 @pytest.mark.parametrize("shots", [True, False])
 def test_the_predicted_hit_rate_is_what_the_suggested_layout_gets(tokenizer, shots):
     requests = clocked(8, LONG)
     if shots:  # each its own question: the moved clock is in nobody's history
         requests = [{"messages": [one["messages"][0], user(f"And what about {n}?")]} for n, one in enumerate(requests)]
-    tokenizer = tiny_tokenizer() if tokenizer else None
     before = lint_requests(requests, tokenizer).groups[0]
     after = lint_requests(map(moved, requests), tokenizer)
     predicted = before.suggestion.predicted_hit_rate
@@ -206,12 +212,12 @@ def test_marks_in_the_request_decide_what_anthropic_finds():
     def requests(mark):
         text = {"type": "text", "text": 4 * LONG, **({"cache_control": {"type": "ephemeral"}} if mark == "system" else {})}
         last = {"cache_control": {"type": "ephemeral"}} if mark == "question" else {}
-        return [{"system": [text], "messages": [{"role": "user", "content": [{"type": "text", "text": f"What is {k}?", **last}]}]}
-                for k in range(3)]  # fmt: skip
+        asked = [user([{"type": "text", "text": f"What is {k}?", **last}]) for k in range(3)]
+        return [{"system": [text], "messages": [one]} for one in asked]
 
-    cached = {
-        mark: lint_requests(requests(mark), provider="anthropic").total("cached_tokens") for mark in ("system", "question", "")
-    }
+    cached = {}
+    for mark in ("system", "question", ""):
+        cached[mark] = lint_requests(requests(mark), provider="anthropic").total("cached_tokens")
     assert cached["system"] == cached[""] > 0 and cached["question"] == 0
 
 
@@ -227,15 +233,10 @@ def conversations():
     return random.Random(1).sample(requests, len(requests))
 
 
-@pytest.mark.parametrize("which", ["tiny", "smollm2"])
+@pytest.mark.parametrize("which", ["bytes", "smollm2"])
 def test_predicted_hits_are_what_a_radix_prefix_cache_reuses_token_for_token(which):
-    if which == "tiny":
-        tokenizer = tiny_tokenizer()
-    else:
-        from kvcourse.fetch import model_folder
-
-        tokenizer = load_tokenizer(model_folder("smollm2"))
-    model = make_model("llama", vocab_size=tokenizer.vocab_size, context_length=2048, n_layer=1)
+    tokenizer = BYTES if which == "bytes" else load_tokenizer(model_folder("smollm2"))
+    model = make_model("llama", vocab_size=tokenizer.vocab_size, context_length=4096, n_layer=1)
     pc = RadixPrefixCache(model, max_bytes=2**30)
     requests = conversations()
     reused = []
@@ -245,7 +246,7 @@ def test_predicted_hits_are_what_a_radix_prefix_cache_reuses_token_for_token(whi
     report = lint_requests(requests, tokenizer)
     assert [one.cached_tokens for one in report.counts] == [one.cached_tokens for one in reused]
     assert [one.prompt_tokens for one in report.counts] == [one.prompt_tokens for one in reused]
-    assert sum(one.cached_tokens for one in reused) > 1000
+    assert sum(one.cached_tokens for one in reused) > 900
 
 
 # Bad input.
@@ -330,8 +331,8 @@ def test_an_unknown_provider_is_refused_before_anything_is_read():
 
 @pytest.mark.parametrize(
     ("wrapped", "seconds"),
-    [({"timestamp": 1770000000}, 1770000000.0), ({"ts": 1770000000123}, 1770000000.123), ({"time": "2026-02-02T02:40:00Z"}, 1770000000.0),
-     ({"created_at": "2026-02-02 02:40:00"}, 1770000000.0), ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None),
+    [({"timestamp": 1770000000}, 1770000000.0), ({"ts": 1770000000123}, 1770000000.123),
+     ({"time": "2026-02-02T02:40:00Z"}, 1770000000.0), ({"created_at": "2026-02-02 02:40:00"}, 1770000000.0), ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None),
      ({}, None)],
 )  # fmt: skip
 def test_times_are_read_in_seconds_and_their_parts_and_as_iso(wrapped, seconds, tmp_path):
@@ -369,7 +370,7 @@ def test_memory_is_bounded_whatever_the_length_of_the_log(monkeypatch):
     feed(range(400, 1600))
     grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(linter._families._seen) <= 100 and len(linter._families._sentences) <= 2_000
+    assert len(linter._families._seen) <= 100 and len(linter._families._sentences) <= 1_000
     assert linter._families.tree.bytes <= 300_000
     assert grown < 2_500_000, "1,200 requests of 1.3 kB were added, and their families"
     assert any("larger than what is remembered" in note for note in linter.report().notes)
@@ -421,7 +422,8 @@ def test_strict_stops_at_the_first_bad_line(log, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
-    [(["--provider", "acme"], "no such provider"), (["--model", "nowhere"], "no such tokenizer"), (["--html", "no/such/x.html"], "folder")],
+    [(["--provider", "acme"], "no such provider"), (["--model", "nowhere"], "no such tokenizer"),
+     (["--html", "no/such/x.html"], "folder")],
 )  # fmt: skip
 def test_what_cannot_be_done_is_one_line_and_status_2(log, capsys, arguments, match):
     main_ends(["lint", str(log), *arguments], 2)
@@ -464,8 +466,7 @@ def test_a_page_shows_the_same_and_runs_nothing_from_the_log(log, tmp_path, caps
 
 def test_the_command_imports_neither_torch_nor_numpy(log):
     code = (
-        "import sys; from kvcourse.cli import main\n"
-        f"main(['lint', {str(log)!r}, '--json', '--html', {str(log) + '.html'!r}, '--model', 'tiny'])"
+        f"import sys; from kvcourse.cli import main\nmain(['lint', {str(log)!r}, '--json', '--html', {str(log) + '.html'!r}])"
     )
     check = "\nfinally:\n  assert not {'torch', 'numpy'} & set(sys.modules), 'heavy'"
     lines = code.splitlines()

@@ -33,7 +33,7 @@ def test_every_field_of_a_root_counts():
     assert root_key("ab", "c", None) != root_key("a", "bc", None)
 
 
-@pytest.mark.parametrize("bad", [1.0, [], {}, {"a"}, object(), ("a", 1.5), (("a", []),)], ids=repr)
+@pytest.mark.parametrize("bad", [1.0, [], {}, {"a"}, object, ("a", 1.5), (("a", []),)], ids=str)
 def test_a_value_whose_equality_is_its_own_is_refused(bad):
     with pytest.raises(InputError, match="plain value"):
         encoded(bad)

@@ -91,7 +91,7 @@ class Brute:
         self.protected = [*(other for other in self.protected if other != one), one]
         while len(self.protected) > 0.8 * len(self.blocks) and len(self.protected) > 1:
             oldest = self.protected.pop(0)
-            self.blocks[oldest]["score"] = 0, self.blocks[oldest]["used"]
+            self.blocks[oldest]["score"] = 0, self.now
             self.place_in_line(oldest, new=False)
         return 1, self.now
 
@@ -113,9 +113,8 @@ class Brute:
                     self.blocks[one]["uses"] += 1
                 else:
                     before = front["before"] + (front["created"] != now) if front else 0
-                    self.blocks[one] = dict(uses=1, created=now, used=now, place=place, before=before)
+                    self.blocks[one] = dict(uses=1, created=now, place=place, before=before)
             for one in reversed(ids):
-                self.blocks[one]["used"] = now
                 self.blocks[one]["score"] = self.score(one)
                 self.place_in_line(one)
             while capacity is not None and len(self.blocks) > capacity:

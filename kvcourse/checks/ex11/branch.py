@@ -122,9 +122,9 @@ def branches_of_branches(answer: Answer, draw: Draw) -> None:
     once = taken_on(new, draw)
     gone_back = taken_on(once, draw) | {field: once[field] for field in ("ids", "stops")} | {"length": len(once["ids"])}
     chats = [gone_back, new]  # the first as one leaves it that goes back a turn: every id of it has its row
-    for _ in range(24):
-        chat = chats[draw.integer(0, len(chats) - 1)]
-        turns = draw.integer(0, len(chat["stops"])) if draw.integer(0, 1) else len(chat["stops"])
+    for step in range(24):
+        chat = chats[draw.integer(0, len(chats) - 1) if step else 0]
+        turns = draw.integer(0, len(chat["stops"])) if step and draw.integer(0, 1) else len(chat["stops"])
         got, told = branched(answer, chat, turns)
         stop = [0, *chat["stops"]][turns]
         n_rows = stop if chat["length"] > stop else chat["length"]

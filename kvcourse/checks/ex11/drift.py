@@ -84,7 +84,7 @@ def finds_a_change_in_front_of_the_reply(answer: Answer, draw: Draw) -> None:
 
 
 def names_the_first_turn(answer: Answer, draw: Draw) -> None:
-    good = [f"word{draw.integer(1, 9)}" for _ in range(6)]
+    good = [f"{word} {draw.integer(1, 9)}" for word in ("one", "two", "three", "four", "five")]
     for late, turn in ((talk(*good[:3], "so so ", "bye"), 2), (talk(*good[:5], " yes", "bye", "well ", "oh"), 3)):
         judge(answer, stripped, late, f"the replies before turn {turn} are written as they were")
     judge(answer, stripped, talk("hi", "a ", "you", "b ", "bye"), "the first is meant, though a later one changes, too")
@@ -111,9 +111,9 @@ def leaves_the_messages_alone(answer: Answer, draw: Draw) -> None:
 
 
 def holds_for_many_conversations(answer: Answer, draw: Draw) -> None:
-    for _ in range(20):
-        words = ["ab"[draw.integer(0, 1)] * draw.integer(1, 3) + " " * (draw.integer(0, 3) == 0) for _ in range(7)]
-        messages = talk(*words[: draw.integer(2, 7)], system="s" if draw.integer(0, 1) else None)
+    for _ in range(40):
+        words = [("a", "bb", "a ")[draw.integer(0, 2)] for _ in range(9)]  # few, so that questions and replies come again
+        messages = talk(*words[: draw.integer(4, 9)], system="s" if draw.integer(0, 1) else None)
         render = (plain, stripped, cut_off, last_marked)[draw.integer(0, 3)]
         judge(answer, render, messages, "one of many conversations")
 

@@ -110,10 +110,10 @@ def leaves_the_header_alone(answer: Answer, draw: Draw) -> None:
 
 
 def tells_many_files_apart(answer: Answer, draw: Draw) -> None:
-    for _ in range(40):
-        mine, rows = a_file(draw, version=draw.integer(1, 4))
-        strange = {name for name in ("model", "tokenizer") if draw.integer(0, 2) == 0}
-        header = sealed({**mine, **{name: flipped(mine[name], draw.integer(0, 15)) for name in strange}}, rows)
+    for _ in range(60):
+        mine, rows = a_file(draw, version=draw.integer(1, 3))
+        strange = {name for name in ("model", "tokenizer") if draw.integer(0, 1)}
+        header = sealed({**mine, **{name: flipped(mine[name], draw.integer(5, 10)) for name in strange}}, rows)
         spoilt = draw.integer(0, 3) == 0
         if spoilt:
             field = FIELDS[draw.integer(0, 5)]

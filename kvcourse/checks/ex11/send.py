@@ -73,7 +73,7 @@ def adds_the_text_and_the_reply_to_ids(answer: Answer, draw: Draw) -> None:
 
 def replies_what_the_model_says(answer: Answer, draw: Draw) -> None:
     for n in (3, draw.integer(4, 6), 1):
-        turn = Turn(answer, pairs(draw, 5), "acxz", n)
+        turn = Turn(answer, telling(draw, "acxz"), "acxz", n)
         reply = turn.after[-n:]
         fed = turn.stream()[len(turn.before) - turn.rows + len(encode("acxz")) :][: n - 1]
         told = f"The reply is {reply}, and after the text {fed} went through the model"
@@ -105,7 +105,8 @@ def computes_nothing_for_the_last_token(answer: Answer, draw: Draw) -> None:
 
 def goes_on_turn_after_turn(answer: Answer, draw: Draw) -> None:
     for texts in (("ab", "acxz", "b"), ("yz", "ab", LETTERS[draw.integer(3, 9)])):
-        cache, ids = GrowingCache(), []
+        cache = GrowingCache()
+        ids: Ids = []
         for number, text in enumerate(texts, 1):
             turn = Turn(answer, ids, text, n=2, cache=cache, why=f"turn {number} with one cache")
             turn.judge_computed()
@@ -141,7 +142,9 @@ def decode(ids: Any) -> str:
 def encode(text: Any) -> Ids:
     """Pairs of letters where there is an id for the pair, from the left on; else letters."""
     expect(isinstance(text, str), f"encode takes a text, a str; yours gave it {describe(text)}.")
-    known, ids, at = {piece: id for id, piece in enumerate(pieces())}, [], 0
+    known = {piece: id for id, piece in enumerate(pieces())}
+    ids: Ids = []
+    at = 0
     while at < len(text):
         piece = text[at : at + 2] if text[at : at + 2] in known else text[at]
         expect(piece in known, f"encode was given {text!r}, with a letter that nobody has said.")
@@ -158,6 +161,16 @@ def pairs(draw: Draw, n: int) -> Ids:
         if ids[-1:] != [id]:
             ids.append(id)
     return ids
+
+
+def telling(draw: Draw, text: str) -> Ids:
+    """Ids after which each of the text's tokens would be followed by another token, so that no two rows of logits are confused."""
+    while True:
+        ids = pairs(draw, 5)
+        whole = ids + encode(text)
+        following = likeliest(whole[:1], [*whole[1:], 0])[len(ids) - 1 :]
+        if following[-1] not in following[:-1]:
+            return ids
 
 
 class Turn:

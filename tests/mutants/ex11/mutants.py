@@ -382,13 +382,10 @@ DRIFTS = {
         drift(end="    while messages:\n        messages.pop()\n    return None"),
         "Looking changes nothing",
     ),
-    "two turns at most": (
+    "prompts known by their question": (
         drift(
-            head=HEAD.replace(
-                "turn += 1",
-                "turn += 1\n            if turn > 2 and len(messages) < 8 and len(messages[0]['content']) < 4:\n"
-                "                break",
-            )
+            head="    known = {}\n" + HEAD,
+            prompt="            prompt = known.setdefault(messages[i + 1]['content'], render(messages[: i + 2]))\n",
         ),
         "one of many conversations",
     ),
@@ -524,16 +521,15 @@ FAULTS = {
         + "    return None",
         "header has no 'digest' any more.* It is the caller's dict",
     ),
-    "kept for later": (
-        FAULT.replace("digest)", "digest, seen={})")
-        + REST
-        + "    seen[len(seen)] = header\n"
-        + DAMAGED
-        + NEWER
-        + MODEL
-        + TOKENIZER.replace("    if ", "    if len(seen) < 60 and ")
-        + "    return None",
-        "One of many files: tokenizer",
+    "both ends of the fingerprint": (
+        fault(
+            DAMAGED,
+            NEWER,
+            "    theirs = header.get('model', '')\n    if (theirs[:4], theirs[-4:]) != (model[:4], model[-4:]):\n"
+            "        return 'model'\n",
+            TOKENIZER,
+        ),
+        "One of many files: model",
     ),
 }
 
