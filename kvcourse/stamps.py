@@ -7,6 +7,8 @@ prose, a number in a question), it takes more than the shape: a label in front, 
 import re
 from typing import NamedTuple
 
+_LONGEST = 150  # characters in front of a place at which something that reaches it may begin
+
 
 class Stamp(NamedTuple):
     """Something recognised: where it is in the text, and what it is, in words."""
@@ -219,7 +221,7 @@ def _first(kinds: list[tuple[re.Pattern[str], str]], text: str, place: int) -> S
 def _covering(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str] | None:
     """The match that a place is inside of, or else the one that it is right behind."""
     behind = None
-    for found in pattern.finditer(text):
+    for found in pattern.finditer(text, max(0, place - _LONGEST)):
         if found.start() > place:
             break
         if place < found.end():

@@ -12,6 +12,7 @@ import random
 import sqlite3
 import struct
 from contextlib import contextmanager
+from pathlib import Path
 from unittest.mock import patch
 
 from kvcourse.errors import InputError, KVCourseError, SessionFileError, SessionStoreError
@@ -114,7 +115,7 @@ def random_rows(seed, shape=(3, 2, 2, 5, 6), dtype="F64"):
     size = file.ITEMSIZE[dtype]
     for n in shape:
         size *= n
-    return Rows(dtype, shape, memoryview(bytearray(random.Random(seed).randbytes(size))))
+    return Rows(dtype, shape, (memoryview(bytearray(random.Random(seed).randbytes(size))),))
 
 
 def random_file(secret, n_bytes=960, **about):
@@ -282,6 +283,40 @@ def whatever_byte_is_changed_a_file_is_refused(folder):
         refused(lambda: file.read(path))
     path.write_bytes(whole + b"\0")
     refused(lambda: file.read(path))
+
+
+def numbers_in_several_parts_are_one_file(folder):
+    """Parts end where they end, pieces of the digest after 4 MiB: the bytes, and the file, are the same for every cut."""
+    rows = random_rows(2, (1, 1, 1, 2 * file._PIECE_BYTES // 8 + 3, 1))
+    whole = folder / "whole.session"
+    file.write(whole, SessionFile({"ids": []}, rows))
+    rng, n = random.Random(3), len(rows.data)
+    for cuts in ([file._PIECE_BYTES], [1, 2, 3], [0, 0, n], sorted(rng.sample(range(n), 40))):
+        parts = tuple(rows.data[a:b] for a, b in zip([0, *cuts], [*cuts, n], strict=True))
+        file.write(folder / "parts.session", SessionFile({"ids": []}, Rows(rows.dtype, rows.shape, parts)))
+        assert (folder / "parts.session").read_bytes() == whole.read_bytes()
+        assert bytes(Rows(rows.dtype, rows.shape, parts).data) == bytes(rows.data)
+
+
+def what_was_put_is_not_what_goes_on(folder):
+    """A session that is kept in memory shares no memory with the one that was put, nor with those that are handed out."""
+    from kvcourse.sessions.store import SessionStore
+
+    model = small_llama()
+    for kind in KINDS[:3]:
+        with SessionStore(folder / str(kind)) as store:
+            chat, twin = (chatted(model, turns=1, cache=kind) for _ in range(2))
+            store.put("a", chat, durable=False)
+            chat.rewind(1)
+            chat.send("something else altogether", max_new_tokens=3)
+            for _ in range(2):
+                got = store.get("a", model, sampler=talkative(model))
+                assert got.tokens == twin.tokens
+                assert_as_fresh(got)
+                got.rewind(1)
+                got.send("and something else again", max_new_tokens=3)
+            store.flush()
+            assert_as_fresh(store.get("a", model))
 
 
 def a_file_of_other_weights_or_words_is_refused(folder):
@@ -475,10 +510,11 @@ def what_put_has_returned_from_is_on_disk(folder):
     replace = os.replace
 
     def look(fd):
-        lasting[os.fstat(fd).st_ino] = os.fstat(fd).st_size
+        number = os.fstat(fd).st_ino
+        lasting[number] = next((p.read_bytes() for p in files_in(folder) if p.stat().st_ino == number), None)
 
     def moving(source, target):
-        assert lasting.get(os.stat(source).st_ino) == os.stat(source).st_size, "in place before its bytes were sure to last"
+        assert lasting.get(os.stat(source).st_ino) == Path(source).read_bytes(), "in place before its bytes were sure to last"
         replace(source, target)
         lasting.pop(os.stat(folder / "files").st_ino, None)
         moved.append(target)
@@ -684,6 +720,8 @@ def a_store_stays_in_its_folder(folder):
 
 CLAIMS = (
     whatever_byte_is_changed_a_file_is_refused,
+    numbers_in_several_parts_are_one_file,
+    what_was_put_is_not_what_goes_on,
     a_file_of_other_weights_or_words_is_refused,
     a_conversation_goes_on_where_it_was_saved,
     a_file_holds_the_rows_in_use_and_no_more,

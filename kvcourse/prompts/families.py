@@ -144,10 +144,10 @@ class Families:
         nearest = found.nearest
         if loss is not None:
             return self._seen[loss.earlier].family
-        if nearest in self._seen and found.shared >= min(header + _RELATED, text.ends[0]):
+        if nearest is not None and nearest in self._seen and found.shared >= min(header + _RELATED, text.ends[0]):
             return self._seen[nearest].family
         said = [self._last_to_say(name) for place in told[:1] for name, _ in place]
-        known = Counter(one for one in said if one in self._seen)
+        known = Counter(one for one in said if one is not None and one in self._seen)
         if known and 2 * sum(known.values()) > len(said):
             return self._seen[known.most_common(1)[0][0]].family
         self.count += 1

@@ -15,7 +15,7 @@ from kvcourse.prompts.bodies import Body, Message
 
 _SENTENCE_ENDS = re.compile(r"\n+|(?<=[.!?;])\s+|(?<=[。！？；])\s*")
 _DIGIT, _WITH_DIGIT = re.compile(r"\d"), re.compile(r"[!-~]*[0-9][!-~]*")
-_MOST = 24  # differences of one pair
+_MOST = 12  # differences of one pair
 _BEFORE, _BEHIND, _NEXT = 2_000, 40_000, 500  # characters looked at: in front, in the message that differs, behind it
 _SHOWN = 60
 _TELLING = 12  # characters by which a text is told from others

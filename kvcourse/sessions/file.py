@@ -34,11 +34,20 @@ _PIECE_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class Rows:
-    """K/V as bytes: a dtype as safetensors names it, a shape, and the numbers, in C order."""
+    """K/V as bytes: a dtype as safetensors names it, a shape, and the numbers, in C order, in one part or several."""
 
     dtype: str
     shape: tuple[int, ...]
-    data: memoryview
+    parts: tuple[memoryview, ...]
+
+    @property
+    def data(self) -> memoryview:
+        """All numbers in one piece: a copy, if they are in several parts."""
+        return self.parts[0] if len(self.parts) == 1 else memoryview(bytearray().join(self.parts))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
 
     @property
     def expected_bytes(self) -> int:
@@ -60,18 +69,21 @@ def write(path: Path, content: SessionFile) -> int:
     not as long as their shape says.
     """
     header = _header(content)
-    data = content.rows.data.cast("B") if content.rows else memoryview(b"")
-    if content.rows and len(data) != content.rows.expected_bytes:
-        raise InputError("These rows contradict their shape.", expected=f"{content.rows.expected_bytes} bytes", got=len(data),
+    rows = content.rows
+    if rows and rows.nbytes != rows.expected_bytes:
+        raise InputError("These rows contradict their shape.", expected=f"{rows.expected_bytes} bytes", got=rows.nbytes,
                          todo="Pass as many bytes as dtype and shape say.")  # fmt: skip
+    pieces = list(_pieces(rows.parts if rows else ()))
     with _replacing(path) as file, ThreadPoolExecutor(os.cpu_count()) as workers:
-        digests = [workers.submit(_sha256, header), *(workers.submit(_sha256, piece) for piece in _pieces(data))]
+        digests = [workers.submit(_sha256, *piece) for piece in ([header], *pieces)]
         file.write(header)
-        for piece in _pieces(data):
-            file.write(piece)
+        for piece in pieces:
+            for part in piece:
+                file.write(part)
+        _make_last(file)  # the disk works while the rest is hashed; what follows is one block more
         file.seek(_DIGEST_AT)
         file.write(_total(digests))
-    return len(header) + len(data)
+    return size_bytes(content)
 
 
 def size_bytes(content: SessionFile) -> int:
@@ -91,7 +103,7 @@ def read(path: Path) -> SessionFile:
             header = _read_header(file, path, size)
             data = bytearray(size - len(header))
             view, digests = memoryview(data), [workers.submit(_sha256, _blanked(header))]
-            for piece in _pieces(view):
+            for (piece,) in _pieces((view,)):
                 if file.readinto(piece) != len(piece):
                     raise broken(path, "is being changed.", f"{size} bytes", "fewer", "Read it when nobody writes to it.")
                 digests.append(workers.submit(_sha256, piece))
@@ -165,7 +177,7 @@ def _rows(whole: dict[str, Any], data: memoryview) -> Rows | None:
     if set(whole) == {"__metadata__"}:
         return None
     (entry,) = (value for name, value in whole.items() if name == "kv")
-    rows = Rows(entry["dtype"], tuple(int(n) for n in entry["shape"]), data)
+    rows = Rows(entry["dtype"], tuple(int(n) for n in entry["shape"]), (data,))
     if min(rows.shape) < 0 or entry["data_offsets"] != [0, rows.expected_bytes] or len(whole) != 2:
         raise ValueError("sizes")
     return rows
@@ -178,8 +190,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            _make_last(file)
         os.replace(temporary, path)
         sync_folder(path.parent)
     except (OSError, ValueError) as error:  # ValueError: no name of a file
@@ -189,6 +200,12 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
+
+
+def _make_last(file: BinaryIO) -> None:
+    """Return when what was written would outlive a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
@@ -202,13 +219,26 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _pieces(data: memoryview) -> Iterator[memoryview]:
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield data[start : start + _PIECE_BYTES]
+def _pieces(parts: tuple[memoryview, ...]) -> Iterator[list[memoryview]]:
+    """The same bytes, 4 MiB at a time: of one part where that is long enough, else of several."""
+    piece, room = [], _PIECE_BYTES
+    for part in parts:
+        left = part.cast("B")
+        while len(left):
+            piece.append(left[:room])
+            left, room = left[room:], room - len(piece[-1])
+            if not room:
+                yield piece
+                piece, room = [], _PIECE_BYTES
+    if piece:
+        yield piece
 
 
-def _sha256(data: bytes | memoryview) -> bytes:
-    return hashlib.sha256(data).digest()
+def _sha256(*parts: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
 
 
 def _total(digests: list["Future[bytes]"]) -> bytes:

@@ -32,14 +32,14 @@ def save_session(session: Session, path: Path, *, kv: bool = True) -> Path:
     Raises: SessionFileError where it cannot be written; CacheMisuse for K/V that is not exact, such as a window's, or was
     computed before the model's weights changed.
     """
-    write(path, as_file(session, kv=kv))
+    write(path, as_file(session, kv=kv, copy=False))
     return path
 
 
-def as_file(session: Session, *, kv: bool = True) -> SessionFile:
-    """What the file of a session holds. The rows are a copy."""
+def as_file(session: Session, *, kv: bool = True, copy: bool = True) -> SessionFile:
+    """What the file of a session holds. The rows are a copy, or, for whoever is done before the session goes on, its own."""
     cache = session.cache if kv and session.cache is not None and session.cache.length else None
-    rows = None if cache is None else _rows(session, cache)
+    rows = None if cache is None else _rows(session, cache, copy)
     about = {
         "ids": session.tokens,
         "rows": 0 if cache is None else cache.length,
@@ -101,7 +101,7 @@ def from_file(
     return session
 
 
-def _rows(session: Session, cache: KVCache) -> Rows:
+def _rows(session: Session, cache: KVCache, copy: bool) -> Rows:
     if cache.held != cache.length or not cache.exact or cache.keys != "rotated" or cache.starts is not None:
         raise CacheMisuse("A session file keeps exact rows, and all of them.",
                           expected="a growing, preallocated or paged cache", got=type(cache).__name__,
@@ -111,10 +111,19 @@ def _rows(session: Session, cache: KVCache) -> Rows:
         raise CacheMisuse("The model's weights changed since this conversation was computed.",
                           expected="K/V of the present weights", got="K/V of earlier ones",
                           todo="Save without K/V: save(path, kv=False).")  # fmt: skip
-    rows = copied(cache, session.model.config.n_layer, 0, cache.length)  # (L, 2, H_kv, n, D)
-    name = next(name for name, dtype in DTYPES.items() if dtype == rows.dtype)
-    flat = rows.cpu().view(-1).view(torch.uint8)
-    return Rows(name, tuple(rows.shape), memoryview(flat.numpy().data))
+    config, dtype = session.model.config, session.model.dtype
+    shape = (config.n_layer, 2, config.n_kv_head, cache.length, config.head_size)
+    if copy:
+        tensors = [copied(cache, config.n_layer, 0, cache.length)]  # (L, 2, H_kv, n, D)
+    else:
+        tensors = [head for layer in range(config.n_layer) for t in cache.read(layer, 0, cache.length) for head in t[0]]
+    name = next(name for name, known in DTYPES.items() if known == dtype)
+    return Rows(name, shape, tuple(_bytes(tensor) for tensor in tensors))
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    """A tensor's numbers: its own memory, where they lie there in order."""
+    return memoryview(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
 
 
 def _fill(cache: KVCache, rows: Rows, n_rows: int, device: torch.device) -> None:

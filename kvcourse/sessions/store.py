@@ -75,7 +75,7 @@ class SessionStore:
         earlier version; SessionFileError if it cannot be written.
         """
         require_name(name)
-        content = session if isinstance(session, SessionFile) else _as_file(session)
+        content = session if isinstance(session, SessionFile) else _as_file(session, copy=self._ram.max_bytes > 0)
         if not durable and self._ram.fits(content):
             held, before = self._ram.put(name, content, self._index.latest(), self.clock(), saved=False, pinned=pinned)
             try:
@@ -311,10 +311,10 @@ def _n_tokens(content: SessionFile) -> int:
     return len(ids) if isinstance(ids, list) else 0
 
 
-def _as_file(session: "Session") -> SessionFile:
+def _as_file(session: "Session", copy: bool) -> SessionFile:
     from kvcourse.sessions.saved import as_file
 
-    return as_file(session)
+    return as_file(session, copy=copy)
 
 
 def require_name(name: object) -> None:

@@ -17,7 +17,7 @@ from kvcourse.viz import style
 from kvcourse.viz.plots import drawable
 
 SOURCES = {"held": "there already", "reused": "copied", "written": "computed"}  # how a token's K/V came, from the bottom up
-SLOT, LINE, LETTER, MARGIN = 0.14, 0.62, 0.073, 0.14  # inches: a slot's width, a branch's height, a letter, all around
+SLOT, LINE, LETTER, MARGIN = 0.148, 0.62, 0.067, 0.14  # inches: a slot's width, a branch's height, a letter, all around
 ROOT = 0.2  # the line in front of a branch
 KEY = {"reused": "shared by branches", "held": "a branch's own", "empty": "no K/V yet"}
 
@@ -88,7 +88,7 @@ def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = 
                          got=", ".join(branches) or "nothing", todo="Make each with branch_of(session).")  # fmt: skip
     runs = _runs(branches, tuple(branches))
     lines = 1 + max(run.line for run in runs)
-    names = max(LETTER * len(name) for name in branches)
+    names = max(0.085 * len(name) for name in branches)
     longest = max(len(branch.ids) for branch in branches.values())
     width = 2 * MARGIN + ROOT + max(SLOT * longest + 0.2 + names, LETTER * sum(len(text) + 6 for text in KEY.values()))
     height = 2 * MARGIN + LINE * lines + 0.3
@@ -96,7 +96,7 @@ def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = 
     for run in runs:
         _draw_run(ax, branches, run, block_tokens)
     states = {_state(branches, run.names, place, block_tokens)[0] for run in runs for place in range(run.start, run.stop)}
-    _draw_key(ax, list(KEY), height - MARGIN - 0.1)
+    _draw_key(ax, [state for state in KEY if state in states], height - MARGIN - 0.1)
     figure = ax.figure
     assert isinstance(figure, Figure)
     return figure
@@ -220,7 +220,7 @@ def _draw_texts(ax: Axes, run: _Run, y: float, *, is_last: bool) -> None:
         room = max(4, int(SLOT * (stop - place) / (LETTER if is_reply else 0.93 * LETTER)))
         shown = drawable(text if len(text) <= room else text[: room - 1].rstrip() + "…")
         look: dict[str, Any] = {"fontweight": "bold", "color": style.ACTIVATION.text} if is_reply else {"color": style.MUTED}
-        ax.text(_x(place) + 0.02, y - 0.14, shown, fontsize=8.5, ha="left", va="bottom", parse_math=False, **look)
+        ax.text(_x(place) + 0.02, y - 0.14, shown, fontsize=8, ha="left", va="bottom", parse_math=False, **look)
 
 
 def _x(place: int) -> float:

@@ -199,10 +199,10 @@ def columns(numbers):
 
 
 print(f"{'':12}{'computed':^27}    {'rows copied':^27}")
-print("turn  prompt" + 2 * f"{'replay':>9}{'prefix':>9}{'session':>9}    ")
+print("turn  prompt" + "    ".join(2 * [f"{'replay':>9}{'prefix':>9}{'session':>9}"]))
 for number, outs in enumerate(zip(*turns.values(), strict=True), start=1):
-    computed, copied = ([out.usage.computed_tokens for out in outs], [out.cost.bytes_copied // ROW for out in outs])
-    print(f"{number:4}{outs[0].usage.prompt_tokens:8}{columns(computed)}    {columns(copied)}")
+    computed = columns(out.usage.computed_tokens for out in outs)
+    print(f"{number:4}{outs[0].usage.prompt_tokens:8}{computed}    {columns(out.cost.bytes_copied // ROW for out in outs)}")
 
 # %% id="totals"
 total = [sum(out.usage.computed_tokens for out in outs) for outs in turns.values()]
@@ -554,8 +554,11 @@ numbers.view(torch.int32)[place] ^= 1 << 30
 print(f"{before:.2f} became {numbers[place].item():.0e}, and there was no error")
 
 wrong = from_file(content, path, smollm2)  # believes what it is given: for content that was verified
-print(f"logits off by up to {off(wrong):.0f}; And of Greece?", wrong.send("And of Greece?", max_new_tokens=12).text)
+print(f"logits off by up to {off(wrong):.0f}")
 assert off(wrong) > 5
+
+# %% id="flip-answer" tags=["volatile"]
+print("And of Greece?", wrong.send("And of Greece?", max_new_tokens=12).text)
 
 # %% [markdown] id="explain-flip"
 # A number of the right type in a tensor of the right shape: looking at it tells nothing. So the file has to say what it ought to be. Its
@@ -727,7 +730,7 @@ store.put("ana", SessionFile({"ids": [1, 2, 3, 4]}, None))
 """
 
 # %% id="crashes"
-for moment in guess:
+for moment in ("temporary name", "not in the index", "old one still there"):
     place = path.with_name(moment)
     done = subprocess.run([sys.executable, "-c", program, moment, str(place)], capture_output=True)
     left = len(list(place.glob("files/*")))

@@ -88,7 +88,8 @@ SHORT = {
     "system edited": ("template", [{"messages": [system(S + " Be brief." * (k % 2)), *turns(k + 1)]} for k in range(6)]),
     "cut": ("history", [{"messages": [system(S), *turns(k + 1)[-3:]]} for k in range(6)]),
     "edited": ("history", [
-        {"messages": [system(S), *turns(k + 1, "edited {}" if k > 3 else "answer {}")[:3], *turns(k + 1)[3:]]} for k in range(6)]),
+        {"messages": [system(S), *turns(k + 1, "edited {}" if k > 3 else "answer {}")[:3], *turns(k + 1)[3:]]}
+        for k in range(6)]),
     "growing": ("none", [{"messages": [system(S), *turns(k + 1)]} for k in range(6)]),
     "growing, no system part": ("none", [{"messages": turns(k + 1)} for k in range(6)]),
     "users": ("none", [{"messages": [system(LONG), user(f"I am user {k}, what about topic {7 * k}?")]} for k in range(6)]),
@@ -332,8 +333,8 @@ def test_an_unknown_provider_is_refused_before_anything_is_read():
 @pytest.mark.parametrize(
     ("wrapped", "seconds"),
     [({"timestamp": 1770000000}, 1770000000.0), ({"ts": 1770000000123}, 1770000000.123),
-     ({"time": "2026-02-02T02:40:00Z"}, 1770000000.0), ({"created_at": "2026-02-02 02:40:00"}, 1770000000.0), ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None),
-     ({}, None)],
+     ({"time": "2026-02-02T02:40:00Z"}, 1770000000.0), ({"created_at": "2026-02-02 02:40:00"}, 1770000000.0),
+     ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None), ({}, None)],
 )  # fmt: skip
 def test_times_are_read_in_seconds_and_their_parts_and_as_iso(wrapped, seconds, tmp_path):
     path = tmp_path / "log.jsonl"
@@ -362,7 +363,8 @@ def test_memory_is_bounded_whatever_the_length_of_the_log(monkeypatch):
 
     def feed(numbers):
         for n in numbers:
-            text = " ".join(f"{random.Random(n * 50 + k).getrandbits(60):x} words follow here." for k in range(50))
+            rng = random.Random(n)
+            text = " ".join(f"{''.join(rng.choices('abcdefgh', k=12))} words follow here." for _ in range(50))
             linter.add(Entry(n + 1, body_of({"messages": [user(text)]})))
 
     feed(range(400))
@@ -453,13 +455,13 @@ def test_standard_input_is_a_log_too(log, monkeypatch, capsys):
 
 def test_a_page_shows_the_same_and_runs_nothing_from_the_log(log, tmp_path, capsys):
     page = tmp_path / "page.html"
-    requests = clocked(3, LONG)
+    requests = clocked(3, "<script>alert(1)</script> " + LONG)
     for body in requests:
-        body["messages"][0]["content"] = body["messages"][0]["content"].replace("Now: ", "<script>alert(1)</script> Now: ")
+        body["messages"][0]["content"] = "<script>alert(0)</script> " + body["messages"][0]["content"]
     log.write_text("\n".join(map(json.dumps, requests)))
     main_ends(["lint", str(log), "--html", str(page)], 0)
     text = page.read_text(encoding="utf-8")
-    assert "<script" not in text and "&lt;script&gt;" in text
+    assert "<script" not in text and "alert(0)" in text and "alert(1)" in text
     assert "clock" in text and "the clock, at the end of the last message" in text and "http" not in text
     assert as_page(lint_requests([json.loads(GOOD)]), "a.jsonl").count("Nothing to mend") == 1
 

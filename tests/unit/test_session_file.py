@@ -280,7 +280,7 @@ def forgetting(model):
 
 def test_rows_that_do_not_fit_their_shape_are_not_even_written(tmp_path):
     rows = random_rows(1)
-    for wrong in (Rows(rows.dtype, (3, 2, 2, 6, 6), rows.data), Rows("F32", rows.shape, rows.data)):
+    for wrong in (Rows(rows.dtype, (3, 2, 2, 6, 6), rows.parts), Rows("F32", rows.shape, rows.parts), Rows("F64", (3,), ())):
         assert "contradict their shape" in refused(
             lambda wrong=wrong: file.write(tmp_path / "a", SessionFile({}, wrong)), InputError
         )

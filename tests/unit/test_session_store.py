@@ -33,6 +33,7 @@ from session_helpers import (
 
 from kvcourse.errors import InputError, SessionStoreError
 from kvcourse.sessions import file
+from kvcourse.sessions import store as store_module
 from kvcourse.sessions.index import Index
 from kvcourse.sessions.store import SessionStore
 
@@ -401,16 +402,39 @@ def test_what_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
         assert done
 
 
+def test_files_are_evicted_and_memory_is_used_while_a_session_is_moved_to_disk(tmp_path, monkeypatch):
+    """Whoever writes a file holds up nobody."""
+    store = SessionStore(tmp_path, max_ram_bytes=2 * SIZE, max_disk_bytes=7 * SIZE)
+    for name in "tuvwxyz":
+        store.put(name, random_file("secret 00"))
+
+    def meanwhile():
+        store.put("n", random_file("secret 01"))
+        assert "n" in names(store) and "t" not in names(store) and store.delete("z")
+        store.put("m", random_file("secret 02"), durable=False)
+
+    for name in "ab":
+        store.put(name, random_file("secret 03"), durable=False)
+    done = paused(monkeypatch, (store_module, "write"), meanwhile)
+    store.put("c", random_file("secret 04"), durable=False)
+    assert done
+    store.close()
+    with SessionStore(tmp_path) as store:
+        assert_is(store.read("n"), "secret 01")
+        assert_is(store.read("c"), "secret 04")
+
+
 def test_memory_and_index_never_wait_for_each_other(tmp_path):
     """One moves sessions out of memory while the other evicts files: each needs what the other may be holding."""
-    with SessionStore(tmp_path, max_ram_bytes=2 * SIZE, max_disk_bytes=4 * SIZE) as store:
+    store = SessionStore(tmp_path, max_ram_bytes=2 * SIZE, max_disk_bytes=4 * SIZE)
 
-        def work(thread):
-            for number in range(60):
-                store.put(f"{thread}{number % 4}", random_file(f"secret {thread}{number % 10}"), durable=thread == 0)
+    def work(thread):
+        for number in range(60):
+            store.put(f"{thread}{number % 4}", random_file(f"secret {thread}{number % 10}"), durable=thread == 0)
 
-        in_threads(2, work)
-        assert_nothing_left(tmp_path, 4 * SIZE)
+    in_threads(2, work)
+    store.close()  # only now: threads that wait for each other would have this one wait, too
+    assert_nothing_left(tmp_path, 4 * SIZE)
 
 
 # A kill at any moment.

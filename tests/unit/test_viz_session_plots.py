@@ -146,6 +146,8 @@ def test_a_text_that_finds_no_room_is_cut_and_says_so():
     long = Branch(tuple(range(20)), ((0, "a question that is much too long for four tokens"), (4, "Yes.")), 19)
     shown = words(plot_branches({"a": long}))
     assert any(text.startswith("a ques") and text.endswith("…") and len(text) <= 10 for text in shown) and "Yes." in shown
+    last = words(plot_branches({"a": Branch((1, 2, 3), ((0, "Hi"), (1, "an answer that is longer than its tokens")), 2)}))
+    assert any(text.startswith("an ans") and text.endswith("…") and len(text) <= 12 for text in last)
 
 
 def test_the_key_of_a_tree_names_what_occurs():

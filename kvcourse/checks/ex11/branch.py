@@ -34,20 +34,6 @@ def keeps_where_they_end(answer: Answer, draw: Draw) -> None:
         expect(got["stops"] == right, f"{told}: they end at {right}; yours has the stops {got['stops']}.")
 
 
-def keeps_no_row_too_many(answer: Answer, draw: Draw) -> None:
-    for turns in (1, draw.integer(1, 2)):
-        chat = three_turns(draw)
-        got, told = branched(answer, chat, turns)
-        stop, rows = chat["stops"][turns - 1], got["length"]
-        why = "The rows behind belong to turns that are gone, and would be read as if they were its own"
-        expect(rows <= stop, f"{told}: it has {stop} ids, and so at most {stop} rows; its length is {rows}. {why}.")
-    for length in (10, 0, draw.integer(5, 8)):
-        chat = three_turns(draw, length)
-        got, told = branched(answer, chat, 3)
-        had = f"{told}: the chat had {length} rows for its {len(chat['ids'])} ids, so its branch has no more"
-        expect(got["length"] <= length, f"{had}; its length is {got['length']}. Slot {length} was never written.")
-
-
 def keeps_every_row_that_is_right(answer: Answer, draw: Draw) -> None:
     for turns, length in ((1, 10), (2, 10), (3, 10), (2, draw.integer(5, 7))):
         chat = three_turns(draw, length)
@@ -60,6 +46,20 @@ def keeps_every_row_that_is_right(answer: Answer, draw: Draw) -> None:
             else ""
         )
         expect(got["length"] >= right, f"{why}; its length is {got['length']}: some would be computed again.{later}")
+
+
+def keeps_no_row_too_many(answer: Answer, draw: Draw) -> None:
+    for turns in (1, draw.integer(1, 2)):
+        chat = three_turns(draw)
+        got, told = branched(answer, chat, turns)
+        stop, rows = chat["stops"][turns - 1], got["length"]
+        why = "The rows behind belong to turns that are gone, and would be read as if they were its own"
+        expect(rows <= stop, f"{told}: it has {stop} ids, and so at most {stop} rows; its length is {rows}. {why}.")
+    for length in (10, 0, draw.integer(5, 8)):
+        chat = three_turns(draw, length)
+        got, told = branched(answer, chat, 3)
+        had = f"{told}: the chat had {length} rows for its {len(chat['ids'])} ids, so its branch has no more"
+        expect(got["length"] <= length, f"{had}; its length is {got['length']}. Slot {length} was never written.")
 
 
 def takes_the_rows_along(answer: Answer, draw: Draw) -> None:
@@ -148,8 +148,8 @@ PROPERTIES: tuple[Property, ...] = (
     returns_a_conversation,
     keeps_the_ids_of_these_turns,
     keeps_where_they_end,
-    keeps_no_row_too_many,
     keeps_every_row_that_is_right,
+    keeps_no_row_too_many,
     takes_the_rows_along,
     leaves_room_to_go_on,
     branches_before_the_first_turn,

@@ -73,9 +73,10 @@ def adds_the_text_and_the_reply_to_ids(answer: Answer, draw: Draw) -> None:
 
 def replies_what_the_model_says(answer: Answer, draw: Draw) -> None:
     for n in (3, draw.integer(4, 6), 1):
-        turn = Turn(answer, telling(draw, "acxz"), "acxz", n)
+        ids, text = telling(draw)
+        turn = Turn(answer, ids, text, n)
         reply = turn.after[-n:]
-        fed = turn.stream()[len(turn.before) - turn.rows + len(encode("acxz")) :][: n - 1]
+        fed = turn.stream()[len(turn.before) - turn.rows + len(encode(text)) :][: n - 1]
         told = f"The reply is {reply}, and after the text {fed} went through the model"
         expect(fed == reply[:-1], f"{told}. Each of its tokens goes through once, before the next is chosen.")
         right = likeliest(turn.after[:-n], reply)
@@ -163,14 +164,13 @@ def pairs(draw: Draw, n: int) -> Ids:
     return ids
 
 
-def telling(draw: Draw, text: str) -> Ids:
-    """Ids after which each of the text's tokens would be followed by another token, so that no two rows of logits are confused."""
+def telling(draw: Draw) -> tuple[Ids, str]:
+    """Ids, and a text after whose end the model says something else than before it: no two rows of logits can be confused."""
     while True:
-        ids = pairs(draw, 5)
-        whole = ids + encode(text)
-        following = likeliest(whole[:1], [*whole[1:], 0])[len(ids) - 1 :]
+        ids, new = pairs(draw, 5), pairs(draw, 2)
+        following = likeliest(ids[:-1], [*ids[-1:], *new, 0])[1:]
         if following[-1] not in following[:-1]:
-            return ids
+            return ids, decode(new)
 
 
 class Turn:

@@ -6,8 +6,6 @@ import hashlib
 import os
 from contextlib import contextmanager, nullcontext
 
-import torch
-
 from kvcourse.errors import SessionFileError
 from kvcourse.sessions import file, folder, saved, session
 from kvcourse.sessions.folder import Folder
@@ -39,15 +37,20 @@ def wrapped(patch, owner, name, around):
 
 @fault("whatever byte is changed a file is refused")
 def the_digest_leaves_the_header_out(patch):
-    def around(digest, data):
-        return b"" if bytes(data[8 : 8 + len(file._FRONT)]) == file._FRONT else digest(data)
+    def around(digest, *parts):
+        return b"" if bytes(parts[0][8 : 8 + len(file._FRONT)]) == file._FRONT else digest(*parts)
 
     wrapped(patch, file, "_sha256", around)
 
 
 @fault("whatever byte is changed a file is refused")
 def the_digest_leaves_the_numbers_out(patch):
-    wrapped(patch, file, "_sha256", lambda digest, data: digest(data) if isinstance(data, bytes) else b"")
+    wrapped(patch, file, "_sha256", lambda digest, *parts: digest(*parts) if isinstance(parts[0], bytes) else b"")
+
+
+@fault("numbers in several parts are one file")
+def the_digest_is_of_the_first_part_of_a_piece(patch):
+    wrapped(patch, file, "_sha256", lambda digest, *parts: digest(parts[0]))
 
 
 @fault("whatever byte is changed a file is refused")
@@ -61,7 +64,7 @@ def what_follows_the_last_number_is_not_looked_at(patch):
         whole = file.json.loads(header[8:])
         size = whole["kv"]["data_offsets"][1]
         kept = data[:size] if len(data) > size else data
-        digests = [hashlib.sha256(part).digest() for part in (file._blanked(header), *file._pieces(kept))]
+        digests = [file._sha256(*part) for part in ([file._blanked(header)], *file._pieces((kept,)))]
         there = header[file._DIGEST_AT : file._DIGEST_AT + 64] == hashlib.sha256(b"".join(digests)).hexdigest().encode()
         return parsed(path, header, kept, there)
 
@@ -100,18 +103,28 @@ def the_last_row_is_left_out(patch):
 
 @fault("a conversation goes on where it was saved")
 def keys_and_values_change_places(patch):
-    wrapped(patch, saved, "copied", lambda copied, *args: copied(*args).flip(1))
+    def around(rows, chat, cache, copy):
+        kept = rows(chat, cache, copy)
+        heads = chat.model.config.n_kv_head
+        parts = [kept.parts[at : at + heads] for at in range(0, len(kept.parts), heads)]
+        turned = [part for at in range(0, len(parts), 2) for part in (*parts[at + 1], *parts[at])]
+        return type(kept)(kept.dtype, kept.shape, tuple(turned))
+
+    wrapped(patch, saved, "_rows", around)
 
 
 @fault("a file holds the rows in use and no more")
 def the_whole_buffer_is_saved(patch):
     """mlx-examples 977."""
 
-    def around(copied, cache, n_layer, start, stop):
-        rows = copied(cache, n_layer, start, stop)
-        return torch.nn.functional.pad(rows, (0, 0, 0, (cache.capacity or 99) - stop))
+    def around(rows, chat, cache, copy):
+        kept = rows(chat, cache, copy)
+        room = (cache.capacity or 99) - cache.length
+        padding = memoryview(bytes(room * kept.shape[4] * chat.model.dtype.itemsize))
+        shape = (*kept.shape[:3], cache.length + room, kept.shape[4])
+        return type(kept)(kept.dtype, shape, tuple(part for own in kept.parts for part in (own, padding)))
 
-    wrapped(patch, saved, "copied", around)
+    wrapped(patch, saved, "_rows", around)
 
 
 @fault("changed rows are found by computing one again")
@@ -169,6 +182,14 @@ def _without_fsync(path):
 @fault("what put has returned from is on disk")
 def the_folder_is_not_made_to_last(patch):
     patch.setattr(file, "sync_folder", lambda path: None)
+
+
+@fault("what was put is not what goes on")
+def what_is_kept_in_memory_is_the_session_s_own(patch):
+    def around(as_file, chat, kv=True, copy=True):
+        return as_file(chat, kv=kv, copy=False)
+
+    wrapped(patch, saved, "as_file", around)
 
 
 # Conversations.
@@ -331,7 +352,7 @@ def versions_start_again_when_a_name_was_deleted(patch):
 
 @fault("the newest is what comes out")
 def what_was_only_in_memory_overwrites_what_is_newer(patch):
-    wrapped(patch, SessionStore, "_write", lambda write, store, name, content, pinned, *_: write(store, name, content, pinned))
+    patch.setattr(Held, "is_current", lambda held, version: not held.saved or held.version == version)
 
 
 @fault("what is only in memory is written before it goes")
