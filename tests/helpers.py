@@ -109,7 +109,7 @@ def last_norm(model: GPT | Llama) -> torch.nn.Module:
 
 
 def rows_that_part(free_run):
-    """Two prompts, and a token that ends the first one's answer well before the second's, whatever a machine makes of near ties.
+    """Two prompts, and a token that ends the first one's answer well before the second's, whatever becomes of near ties.
 
     free_run: from two prompts to their outputs without a stop.
     """

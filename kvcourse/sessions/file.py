@@ -75,7 +75,7 @@ def write(path: Path, content: SessionFile) -> int:
                          todo="Pass as many bytes as dtype and shape say.")  # fmt: skip
     pieces = list(_pieces(rows.parts if rows else ()))
     with _replacing(path) as file, ThreadPoolExecutor(os.cpu_count()) as workers:
-        digests = [workers.submit(_sha256, *piece) for piece in ([header], *pieces)]
+        digests = [workers.submit(_sha256, header), *(workers.submit(_sha256, *piece) for piece in pieces)]
         file.write(header)
         for piece in pieces:
             for part in piece:
