@@ -12,6 +12,7 @@ saved, and both ways must give the same next token, or there are no times.
 import argparse
 import json
 import os
+import random
 import shutil
 import statistics
 import sys
@@ -23,8 +24,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.subjects import SHAPES, subject
 from kvcourse.checkpoints import load_model
+from kvcourse.corpus import make_conversation
 from kvcourse.meter import device_name
 from kvcourse.models.base import CausalLM
 from kvcourse.sessions.session import Session
@@ -49,13 +50,16 @@ class Timed:
         return sorted(b / a for a, b in zip(self.seconds[way], self.seconds[base], strict=True))
 
 
-def conversation(model: CausalLM, n_tokens: int, ids: list[int]) -> Session:
-    """A session whose cache holds n_tokens of text: one question, and a reply of two tokens."""
-    text = model.tokenizer.decode(ids)
-    extra = len(model.tokenizer.encode_chat([{"role": "user", "content": ""}]))
-    tokens = model.tokenizer.encode(text)[: n_tokens - extra - 1]
+def conversation(model: CausalLM, n_tokens: int) -> Session:
+    """A session whose cache holds about n_tokens: one long question, and a reply of two tokens."""
+    words = model.tokenizer
+    around = len(words.encode_chat([{"role": "user", "content": ""}]))
+    rng, said = random.Random(1), []
+    while len(said) < n_tokens:  # a word is a token or more
+        said += [word for word in make_conversation(rng, n_facts=12).words if not word.startswith("<")]
+    text = words.decode(words.encode(" ".join(said))[: n_tokens - around - 1])
     chat = Session(model)
-    chat.send(model.tokenizer.decode(tokens), max_new_tokens=2, sampler=_never(model.tokenizer.stop_ids))
+    chat.send(text, max_new_tokens=2, sampler=_never(model.tokenizer.stop_ids))
     return chat
 
 
@@ -128,9 +132,9 @@ def _never(stop_ids: tuple[int, ...]) -> Callable[[torch.Tensor], int]:
     return pick
 
 
-def figures(shape: str, timed: Timed) -> dict[str, object]:
+def figures(model: str, timed: Timed) -> dict[str, object]:
     """What is shown: medians, and ratios with their spread over the rounds."""
-    found: dict[str, object] = {"device": device_name(), "model": shape, "tokens": timed.n_tokens, "bytes": timed.n_bytes}
+    found: dict[str, object] = {"device": device_name(), "model": model, "tokens": timed.n_tokens, "bytes": timed.n_bytes}
     for way in ("copy", "save", "load"):
         found[f"{way}_gb_per_s"] = round(timed.gigabytes_per_s(way), 3)
     for name, way, base in (
@@ -146,7 +150,7 @@ def figures(shape: str, timed: Timed) -> dict[str, object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sessions", description=__doc__)
-    parser.add_argument("--shape", choices=SHAPES, default="smollm2")
+    parser.add_argument("--model", default="smollm2", help="smollm2, tiny, or a folder")
     parser.add_argument("--tokens", type=int, default=1000, help="that the session's cache holds")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--threads", type=int, default=2)
@@ -154,11 +158,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    chat = conversation(load_model(options.model), options.tokens)
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
-        chosen = subject(options.shape, options.tokens, Path(place) / "model")
-        chat = conversation(load_model(chosen.folder), options.tokens, chosen.ids)
         timed = measure(chat, Path(place), options.rounds)
-    found = figures(options.shape, timed)
+    found = figures(options.model, timed)
     if options.json:
         print(json.dumps(found))
     else:

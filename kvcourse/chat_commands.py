@@ -129,7 +129,8 @@ class Chat:
         session = self.kept.session
         n = int(number) if number.isascii() and number.isdigit() else 0
         if not 1 <= n <= len(session.turns):
-            raise InputError("That many turns cannot be taken back.", expected=_range(len(session.turns)), got=number)
+            raise InputError("That many turns cannot be taken back.", expected=_range(len(session.turns)), got=number,
+                             todo="/usage lists the turns.")  # fmt: skip
         session.rewind(n)
         turns, tokens = _counted(len(session.turns), "turn"), _counted(len(session.tokens), "token")
         left = f"{turns}, {tokens} are left." if session.turns else "Nothing is left."

@@ -19,7 +19,7 @@ class TurnCount:
     completion_tokens: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.cached_tokens < max(1, self.prompt_tokens) or self.completion_tokens < 0:
+        if not 0 <= self.cached_tokens < max(1, self.prompt_tokens) or min(self.prompt_tokens, self.completion_tokens) < 0:
             raise InputError(
                 "These counts contradict each other.",
                 expected="0 <= cached < prompt, and completion of 0 or more",

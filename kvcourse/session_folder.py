@@ -120,7 +120,9 @@ def format_age(seconds: float) -> str:
 def unknown(name: str, known: list[str]) -> UnknownName:
     """The error about a name that is none of these."""
     if not known:
-        return UnknownName(f"There is no session {name}: none has been kept yet.")
+        return UnknownName(
+            f"There is no session {name}: none has been kept yet.", todo="kvcourse chat --session NAME keeps one."
+        )
     names = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
     return UnknownName("There is no session of that name.", expected=names, got=name, todo="Take one of those.")
 

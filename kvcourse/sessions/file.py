@@ -30,6 +30,7 @@ _BLANK = b"0" * 64
 _DIGEST_AT = 8 + len(_FRONT)
 _LONGEST_HEADER_BYTES = 100_000_000  # safetensors' own limit
 _PIECE_BYTES = 4 * 2**20
+_HASHERS = max(1, (os.cpu_count() or 2) - 1)  # one core reads or writes
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def write(path: Path, content: SessionFile) -> int:
         raise InputError("These rows contradict their shape.", expected=f"{rows.expected_bytes} bytes", got=rows.nbytes,
                          todo="Pass as many bytes as dtype and shape say.")  # fmt: skip
     pieces = list(_pieces(rows.parts if rows else ()))
-    with _replacing(path) as file, ThreadPoolExecutor(os.cpu_count()) as workers:
+    with _replacing(path) as file, ThreadPoolExecutor(_HASHERS) as workers:
         digests = [workers.submit(_sha256, header), *(workers.submit(_sha256, *piece) for piece in pieces)]
         file.write(header)
         for piece in pieces:
@@ -98,7 +99,7 @@ def read(path: Path) -> SessionFile:
     damaged, or of a newer format.
     """
     try:
-        with open(path, "rb") as file, ThreadPoolExecutor(os.cpu_count()) as workers:
+        with open(path, "rb") as file, ThreadPoolExecutor(_HASHERS) as workers:
             size = os.fstat(file.fileno()).st_size
             header = _read_header(file, path, size)
             data = bytearray(size - len(header))

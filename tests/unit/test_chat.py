@@ -524,6 +524,14 @@ def test_a_turn_for_which_there_is_no_room_is_told_and_the_chat_goes_on(tiny, tm
         assert len(usages(shown)) == 2 and kept.name == "ada"
 
 
+def test_a_name_under_which_nothing_could_be_kept_is_not_taken(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("kvcourse.session_folder.MAX_DISK_BYTES", 1000)
+    with kept_chat(tiny, tmp_path) as kept, kept_chat(tiny, tmp_path) as other:
+        assert "The disk budget is too small" in typed_into(kept, QUESTIONS[0], "/save ada")
+        assert kept.name is None and len(kept.session.turns) == 1
+        assert "Kept as ada" in typed_into(other, "/save ada")
+
+
 def test_what_had_to_go_to_make_room_is_told(tiny, tmp_path, monkeypatch):
     with kept_chat(tiny, tmp_path) as kept:
         typed_into(kept, "/save old", QUESTIONS[0])
