@@ -29,17 +29,19 @@ from kvcourse.config import kv_bytes_per_token
 from kvcourse.meter import device_name
 
 
-def run(shape: str, requests: list[tuple[int, int, int]], rounds: int, threads: int) -> tuple[list[Result], list[float]]:
+def run(
+    shape: str, requests: list[tuple[int, int, int]], rounds: int, threads: int, skip: str | None = None
+) -> tuple[list[Result], list[float]]:
     """Ask every engine `rounds` times for every request, in turn. Returns results, and the bandwidths measured in between.
 
-    requests: tokens kept, tokens more, new tokens.
+    requests: tokens kept, tokens more, new tokens. skip: leave out engines with this in their name.
     """
     torch.set_num_threads(threads)
     room = max(kept + more + new for kept, more, new in requests)
     results, bandwidths = [], []
     with tempfile.TemporaryDirectory() as place, ExitStack() as open_workers:
         model = subject(shape, room, Path(place) / "model")
-        engines = engines_for(shape)
+        engines = {name: engine for name, engine in engines_for(shape).items() if skip is None or skip not in name}
         workers = {engine: Worker(engine, shape, model.folder, room, threads) for engine in engines}
         for worker in workers.values():
             open_workers.callback(worker.kill)
@@ -77,6 +79,7 @@ def main() -> int:
     parser.add_argument("--new", type=int, default=128, help="new tokens")
     parser.add_argument("--prefix", type=int, default=1000, help="tokens kept before 20 more; 0 leaves that out")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--skip", help='leave out engines with this in their name, such as "float16"')
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="one object per model, engine and prompt")
     options = parser.parse_args()
@@ -84,7 +87,7 @@ def main() -> int:
     requests += [(options.prefix, 20, 4)] if options.prefix else []
     objects = []
     for shape in [options.shape] if options.shape else BOTH:
-        results, bandwidths = run(shape, requests, options.rounds, options.threads)
+        results, bandwidths = run(shape, requests, options.rounds, options.threads, options.skip)
         others = different_tokens(results)
         for result in others:
             agreed = f"{agreeing(results, result)} of {result.request.new} tokens are float32's"

@@ -30,7 +30,7 @@ from kvcourse.meter import device_name
 from kvcourse.models.base import CausalLM
 from kvcourse.sessions.session import Session
 
-QUESTION = "And then?"
+QUESTION = "where is it now ?"
 WAYS = ("copy", "save", "load", "resume", "again")
 
 
