@@ -8,6 +8,7 @@ announced or on the list of what is to be deleted, and the next process to open 
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS latest (only_row INTEGER PRIMARY KEY CHECK (only_row 
 INSERT OR IGNORE INTO latest VALUES (1, 0);
 CREATE INDEX IF NOT EXISTS by_use ON sessions (used);
 """
+_WAIT_S = 60  # for other processes
 _COLUMNS = "name, file, version, bytes, tokens, created, used, pinned"
 
 
@@ -50,16 +52,27 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._lock, self._path = threading.RLock(), path
         try:
-            self._db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise _failed(path, error) from error
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")  # what is committed outlives a power cut, too
-            self._db.executescript(_SCHEMA)
+            self._set_up(time.monotonic() + _WAIT_S)
         except sqlite3.Error as error:
             self._db.close()
             raise _failed(path, error) from error
+
+    def _set_up(self, deadline: float) -> None:
+        """Once more while another process is at the very same step: SQLite's own waiting leaves out the change to WAL."""
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")  # what is committed outlives a power cut, too
+                self._db.executescript(_SCHEMA)
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def close(self) -> None:
         with self._lock:
