@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Literal
 
+from kvcourse.common_prefix import common_length
 from kvcourse.stamps import Stamp, clock_at, epochs_at, ids_at, marker_at, role_at, without_markers
 
 Kind = Literal[
@@ -97,18 +98,6 @@ def kind_of_tools(ours: Sequence[Any], theirs: Sequence[Any]) -> Cause:
     changed = [name for name, tool in zip(names[0], one, strict=True) if tool not in other and name not in new]
     parts = [f"{verb}: {', '.join(found)}" for verb, found in (("new", new), ("gone", lost), ("changed", changed)) if found]
     return Cause("schema", "the tool definitions are others; " + "; ".join(parts), ", ".join(names[0]), ", ".join(names[1]))
-
-
-def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many items two sequences begin with in common."""
-    n = min(len(one), len(other))
-    if one[:n] == other[:n]:
-        return n
-    low = 0
-    while n - low > 1:  # one[:low] == other[:low], and one[:n] != other[:n]
-        middle = (low + n) // 2
-        low, n = (middle, n) if one[low:middle] == other[low:middle] else (low, middle)
-    return low
 
 
 # One function a kind: the cause, or None.

@@ -70,7 +70,7 @@ def find(model: str) -> Source:
 
 def compared(earlier: "Body", later: "Body", source: Source, rate: float | None) -> "tuple[MissReport, int]":
     """What `later` reuses of `earlier`, and how many tokens `earlier` has."""
-    from kvcourse.causes import common_length
+    from kvcourse.common_prefix import common_length
     from kvcourse.prompts.bodies import causes_between, render
     from kvcourse.prompts.differ import compare
     from kvcourse.prompts.report import MissReport

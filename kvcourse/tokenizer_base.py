@@ -17,6 +17,7 @@ from tokenizers import decoders
 from tokenizers.decoders import DecodeStream
 
 from kvcourse.chat_template import ChatTemplate, Guard
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import TokenizerError
 
 # Whether special tokens are recognised is a switch on the library's object, so switching and encoding are one step.
@@ -210,7 +211,7 @@ class Tokenizer:
 
 
 def _rewritten(kept: str, full: str) -> TokenizerError:
-    at = next((i for i, (a, b) in enumerate(zip(kept, full, strict=False)) if a != b), min(len(kept), len(full)))
+    at = common_length(kept, full)
     return TokenizerError(
         f"The chat template writes the conversation so far differently once it goes on, from character {at} on.",
         expected=repr(kept[max(0, at - 20) : at + 20]), got=repr(full[max(0, at - 20) : at + 20]),

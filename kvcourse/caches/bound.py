@@ -124,8 +124,6 @@ class BoundCache(ABC):
         ):
             if expected != got:
                 raise _mismatch(name, expected, got)
-        if self.length == 0:  # whatever was true when it was made, its rows begin now
-            self._binding = mine._replace(weights_version=getattr(model, "weights_version", None))
 
     @property
     def weights_version(self) -> object:

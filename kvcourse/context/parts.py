@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kvcourse.common_prefix import common_length
+
 Role = Literal["system", "task", "assistant", "tool", "summary", "handle"]
 
 
@@ -36,5 +38,4 @@ def flat(parts: Iterable[Part]) -> list[int]:
 
 def shared_tokens(before: Sequence[Part], now: Sequence[Part]) -> int:
     """How many tokens two windows begin with together."""
-    one, other = flat(before), flat(now)
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return common_length(flat(before), flat(now))

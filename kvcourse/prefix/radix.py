@@ -6,18 +6,11 @@ Source: Zheng et al. 2024 (SGLang), section 3; Morrison 1968.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import BrokenInvariant
 from kvcourse.prefix.entries import Entry
 from kvcourse.prefix.index import Match, PrefixIndex, must
 from kvcourse.prefix.keys import digest_of, token_bytes
-
-
-def common_length(one: Sequence[int], other: Sequence[int], start: int) -> int:
-    """How many tokens of `one` are those of `other` from `start` on."""
-    n = min(len(one), len(other) - start)
-    if tuple(one[:n]) == tuple(other[start : start + n]):  # as a rule, and compared at the speed of C
-        return n
-    return next(i for i in range(n) if one[i] != other[start + i])
 
 
 class RadixTree(PrefixIndex):
@@ -31,7 +24,7 @@ class RadixTree(PrefixIndex):
             if child is None or self._is_expired(child, now):
                 break
             path.append(child)
-            length += common_length(child.tokens, tokens, length)
+            length += common_length(child.tokens, tuple(tokens[length : length + len(child.tokens)]))
             node = child
         return Match(path, length)
 

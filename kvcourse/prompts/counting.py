@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvcourse.causes import common_length
+from kvcourse.common_prefix import common_length
 from kvcourse.prompts.bodies import Body, render
 from kvcourse.prompts.families import Loss, Text
 from kvcourse.prompts.logs import Entry

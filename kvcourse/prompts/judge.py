@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvcourse.causes import Cause, common_length, kind_of_difference, kind_of_tools
+from kvcourse.causes import Cause, kind_of_difference, kind_of_tools
+from kvcourse.common_prefix import common_length
 from kvcourse.prompts.bodies import Body, Message
 
 _SENTENCE_ENDS = re.compile(r"\n+|(?<=[.!?;])\s+|(?<=[。！？；])\s*")

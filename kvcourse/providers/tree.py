@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kvcourse.causes import common_length
+from kvcourse.common_prefix import common_length
 
 
 def as_text(ids: Iterable[int]) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvcourse.common_prefix import common_length
+
 _CONTEXT = 20  # characters on either side of a difference that are shown
 
 
@@ -28,7 +30,7 @@ class TemplateReport:
         return (
             f"After turn {self.turn} the template writes the conversation differently from character {self.character} on.\n"
             f"  in the cache: {self.kept!r}\n  next turn:    {self.rendered!r}\n"
-            "Append to ids instead of rendering again, or use another template."
+            "What such a template rewrites cannot stay cached: use another one, or compute the conversation again from there."
         )
 
 
@@ -58,9 +60,7 @@ def check_template(tokenizer: Any, conversation: Sequence[dict[str, Any]]) -> Te
         kept = tokenizer.render_chat(messages[:at]) + messages[at]["content"]
         rendered = tokenizer.render_chat(messages[: at + 2])
         if not rendered.startswith(kept):
-            place = next(
-                (i for i, (a, b) in enumerate(zip(kept, rendered, strict=False)) if a != b), min(len(kept), len(rendered))
-            )
+            place = common_length(kept, rendered)
             start, stop = max(0, place - _CONTEXT), place + _CONTEXT
             return TemplateReport(False, turn, place, kept[start:stop], rendered[start:stop])
     return TemplateReport(True)
@@ -77,7 +77,7 @@ def replay(tokenizer: Any, messages: Sequence[dict[str, Any]], ids: Sequence[int
         again = list(tokenizer.encode("".join(message["content"] for message in messages)))
     else:
         again = list(tokenizer.encode_chat(messages, add_generation_prompt=False))
-    shared = next((i for i, (a, b) in enumerate(zip(ids, again, strict=False)) if a != b), min(len(ids), len(again)))
+    shared = common_length(list(ids), again)
     if shared == len(ids):
         return Replay(len(ids), shared)
     return Replay(len(ids), shared, ids[shared], again[shared] if shared < len(again) else None)

@@ -20,6 +20,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.textpath import TextPath
 
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import InputError
 from kvcourse.prefix.entries import Entry
 from kvcourse.prefix.index import PrefixIndex
@@ -147,7 +148,7 @@ def _piece(
     path = tuple(token for one in entry.path for token in one.tokens)
     states = [state] * len(entry.tokens)
     if request is not None and state == "held" and request.root in (None, root.key):
-        same = next((i for i, (a, b) in enumerate(zip(path, request.tokens, strict=False)) if a != b), len(request.tokens))
+        same = common_length(path, tuple(request.tokens))
         for place in range(entry.start, min(entry.stop, same)):
             now = "reused" if place < request.known else "written" if place < request.stored else state
             states[place - entry.start] = now

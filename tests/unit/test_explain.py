@@ -12,9 +12,9 @@ from helpers import make_model
 from helpers import small_models as small_models
 from prefix_helpers import BLOCK, KINDS, TOKEN_BYTES, FakeModel, filled
 
-from kvcourse.causes import common_length
 from kvcourse.cli import main
 from kvcourse.cli_explain import Source, compared
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import InputError
 from kvcourse.meter import Meter
 from kvcourse.prefix.keys import digest_of, running, token_bytes

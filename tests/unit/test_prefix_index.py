@@ -4,11 +4,12 @@ import random
 
 import pytest
 
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import BrokenInvariant, CacheMisuse
 from kvcourse.prefix.blocks import HashedBlocks
 from kvcourse.prefix.entries import Entry, EvictionOrder
 from kvcourse.prefix.policies import POLICIES
-from kvcourse.prefix.radix import RadixTree, common_length
+from kvcourse.prefix.radix import RadixTree
 
 P = 3
 
@@ -93,7 +94,8 @@ def test_an_edge_is_split_at_the_very_token_where_texts_part():
     assert sorted(entry.tokens for entry in both.index.entries()) == [(1, 2, 3), (4, 5), (7,)]
     both.add([1, 2])  # ends inside an edge: nothing is new, nothing is split
     assert len(list(both.index.entries())) == 3
-    assert [common_length((1, 2, 3), other, 1) for other in ([0, 1, 2, 3, 4], [0, 1, 2], [0, 1, 9, 3], [0])] == [3, 2, 1, 0]
+    others = ((1, 2, 3, 4), (1, 2), (1, 9, 3), (), (9, 2, 3), (1, 2, 9))
+    assert [common_length((1, 2, 3), other) for other in others] == [3, 2, 1, 0, 0, 2]
     both.check()
 
 

@@ -1,6 +1,5 @@
 """Many threads and one prefix cache: what comes out is what one thread alone gets, and the books are right at the end."""
 
-import faulthandler
 import random
 import sys
 import threading
@@ -10,6 +9,7 @@ import torch
 from helpers import make_empty, make_model
 from helpers import small_models as small_models
 from prefix_helpers import KINDS, FakeModel, Watched, assert_holds, down, fake_rows, filled, known, maker, read, text, write
+from thread_helpers import LONGEST_WAIT_S, in_threads
 
 from kvcourse.errors import CacheMisuse
 from kvcourse.generate import generate
@@ -17,7 +17,6 @@ from kvcourse.prefix.policies import POLICIES
 
 pytestmark = pytest.mark.usefixtures("small_models")
 every_kind = pytest.mark.parametrize("kind", KINDS)
-LONGEST_WAIT_S = 300
 
 
 @pytest.fixture(autouse=True)
@@ -27,29 +26,6 @@ def many_switches():
     sys.setswitchinterval(5e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def in_threads(n, work):
-    """work(thread) in n threads at once. Whatever one of them raises is raised here; one that never ends is a deadlock."""
-    faults, start = [], threading.Barrier(n)
-
-    def run(number):
-        try:
-            start.wait(LONGEST_WAIT_S)
-            work(number)
-        except BaseException as fault:
-            faults.append(fault)
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LONGEST_WAIT_S)
-    if any(thread.is_alive() for thread in threads):
-        faulthandler.dump_traceback(sys.stderr)
-        raise AssertionError("threads wait for each other")
-    if faults:
-        raise faults[0]
 
 
 def requests(n, seed=0):

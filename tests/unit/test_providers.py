@@ -7,7 +7,7 @@ from helpers import small_models as small_models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcourse.causes import common_length
+from kvcourse.common_prefix import common_length
 from kvcourse.errors import InputError, UnknownName
 from kvcourse.providers import Logged, known_providers, replay_requests, rules_of, usage_of
 from kvcourse.providers.rules import load_rules

@@ -3,7 +3,6 @@
 What every store keeps is claimed in session_helpers.CLAIMS, which tests/mutants/sessions runs; here it is in company.
 """
 
-import faulthandler
 import json
 import random
 import signal
@@ -30,6 +29,7 @@ from session_helpers import (
     small_llama,
     talkative,
 )
+from thread_helpers import LONGEST_WAIT_S, in_threads
 
 from kvcourse.errors import InputError, SessionStoreError
 from kvcourse.sessions import file
@@ -39,7 +39,6 @@ from kvcourse.sessions.store import SessionStore
 
 pytestmark = pytest.mark.usefixtures("small_models")
 TESTS = Path(__file__).parents[1]
-LONGEST_WAIT_S = 300
 SIZE = file.size_bytes(random_file("secret 00"))
 
 
@@ -329,29 +328,6 @@ def paused(monkeypatch, at, during):
 
     monkeypatch.setattr(*at, overtaken)
     return done
-
-
-def in_threads(n, work):
-    """work(thread) in n threads at once. Whatever one of them raises is raised here; one that never ends is a deadlock."""
-    faults, start = [], threading.Barrier(n)
-
-    def run(number):
-        try:
-            start.wait(LONGEST_WAIT_S)
-            work(number)
-        except BaseException as fault:
-            faults.append(fault)
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LONGEST_WAIT_S)
-    if any(thread.is_alive() for thread in threads):
-        faulthandler.dump_traceback(sys.stderr)
-        raise AssertionError("threads wait for each other")
-    if faults:
-        raise faults[0]
 
 
 @pytest.mark.parametrize("durable", [True, False])

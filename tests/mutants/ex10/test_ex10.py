@@ -1,73 +1,38 @@
 """Exercise 10: right answers that are written otherwise pass; and the proofs under a model, which follow the scored checks,
 hold for the reference and fail with a wrong piece."""
 
-from pathlib import Path
-
 import pytest
-from helpers import fails_in_one_line
+from exercise_runs import ExerciseRun
 
-from kvcourse.checks.registry import find_exercise
-from tools.kill_table import fair_variants_of, mutants_of, verdict_on
-from tools.notebooks.source import Source
-
-ROOT = Path(__file__).resolve().parents[3]
-EXERCISE = find_exercise("10")
-TASKS = {task.name: task for task in EXERCISE.tasks}
-CELLS = {cell.id: cell.source for cell in Source(ROOT, ROOT / "sources" / "exercises" / f"{EXERCISE.file}.py").cells}
-MUTANTS = mutants_of(ROOT, EXERCISE)
-FAIR = fair_variants_of(ROOT, EXERCISE)
-BEFORE = (
-    "imports",
-    "digest",
-    *(task.cell for task in EXERCISE.tasks),
-    "your-prefixes",
-    "your-keep",
-    "requests",
-    "ask",
-    "worst",
+RUN = ExerciseRun(
+    "10",
+    before=("imports", "digest", "answers", "your-prefixes", "your-keep", "requests", "ask", "worst"),
+    proofs=("your-proof", "worst-proof"),
 )
-PROOFS = ("your-proof", "worst-proof")
 
 
-@pytest.mark.parametrize(("task", "name"), [(task, name) for task, variants in FAIR.items() for name in variants])
+@pytest.mark.parametrize(("task", "name"), RUN.every_fair)
 def test_a_right_answer_passes_however_it_is_written(task, name):
-    for seed in range(3):
-        verdict = verdict_on(TASKS[task], FAIR[task][name], seed)
-        assert (verdict.state, verdict.held) == ("passed", verdict.properties), str(verdict)
+    RUN.assert_passes(task, name)
 
 
 @pytest.fixture(scope="module")
 def exercise():
     """The notebook up to its proofs, with the reference answers in place."""
-    names: dict = {}
-    for cell in BEFORE:
-        exec(CELLS[cell], names)
-    return names
-
-
-def run(exercise, mutants=()):
-    for source in mutants:
-        exec(source, exercise)
-    for cell in PROOFS:
-        exec(CELLS[cell], exercise)
+    RUN.start()
+    return RUN
 
 
 def test_the_proofs_hold_for_the_reference(exercise, capsys):
-    run(exercise)
+    exercise.prove()
     shown = capsys.readouterr().out
     assert "18 tokens: 17 known, 16 found in blocks, 2 computed, the same logits" in shown
     assert shown.count("the same logits fifty times") == 3
 
 
-@pytest.mark.parametrize("task", FAIR)
+@pytest.mark.parametrize("task", RUN.fair)
 def test_the_proofs_print_the_same_for_right_answers_written_otherwise(exercise, task, capsys):
-    """Their outputs are compared with the reference's when a notebook is graded."""
-    run(exercise)
-    reference, right = capsys.readouterr().out, exercise[TASKS[task].answers]
-    for source in FAIR[task].values():
-        run(exercise, [source])
-        assert capsys.readouterr().out == reference
-    exercise[TASKS[task].answers] = right
+    exercise.assert_proofs_print_the_same(task, capsys)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +54,4 @@ def test_the_proofs_print_the_same_for_right_answers_written_otherwise(exercise,
     ],
 )
 def test_a_proof_fails_for_a_wrong_piece(exercise, task, name):
-    right = {task.answers: exercise[task.answers] for task in EXERCISE.tasks}
-    with fails_in_one_line():
-        run(exercise, [MUTANTS[task][name][0]])
-    exercise.update(right)
+    exercise.assert_proofs_fail(task, name)
