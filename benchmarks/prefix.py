@@ -153,8 +153,6 @@ def reuse(shape: str, n_prefix: int, n_new: int, rounds: int) -> tuple[list[Reus
         ways[f"kvcourse, {kind}"] = (over, lambda pc=pc: ask(model, ids, pc))
         own = fill(ids)
         ways[f"kvcourse, {kind}, cache reused"] = (over, lambda pc=pc, own=own: ask(model, ids, pc, own))
-        own = fill(ids)
-        ways[f"kvcourse, {kind}, cache reused"] = (over, lambda pc=pc, own=own: ask(model, ids, pc, own))
     ways[ANEW] = (over, lambda: ask(model, ids, None))
     if peer is not None:
         ways[peer.name] = (f"one pass of {n_new}", lambda: peer.ask(ids))

@@ -54,7 +54,7 @@ class ExerciseRun:
     def assert_proofs_fail(self, task: str, mutant: str) -> None:
         """A wrong answer makes a proof fail, in one line and as a check."""
         with fails_in_one_line():
-            self.prove()
+            self.prove(self.mutants[task][mutant][0])
 
     def assert_proofs_print_the_same(self, task: str, capsys: Any) -> None:
         """Their outputs are compared with the reference's when a notebook is graded."""
