@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from kvcourse.caches.base import KVCache, LimitedCache, rewinds
-from kvcourse.caches.make import make_cache
+from kvcourse.caches.make import make_cache, release
 from kvcourse.errors import CacheFull, CacheMismatch, InputError
 from kvcourse.meter import Cost, Meter
 from kvcourse.models.base import CausalLM
@@ -91,12 +91,14 @@ class Generation:
             for ids, held in zip(prompts, before, strict=True)
         ]
         self._shared: Any = None  # a fork from when the first of several rows ended, of a cache that cannot be cut
+        self._is_own = isinstance(cache, str)  # nobody else has its cache
+        self._held: int | None = None  # bytes of such a cache, once its memory is gone
         slots = 0 if cache is None or isinstance(cache, str) else cache.length
         self.cache = self._prepared(cache, slots + longest + max(row.limit for row in self.rows) - 1)
 
     def outputs(self) -> list[Output]:
         """Every row as it stands."""
-        held = 0 if self.cache is None else self.cache.nbytes // len(self.rows)
+        held = self._held if self._held is not None else 0 if self.cache is None else self.cache.nbytes
         return [
             Output(
                 tokens=list(row.tokens),
@@ -107,7 +109,7 @@ class Generation:
                     completion_tokens=len(row.tokens),
                 ),
                 finish_reason=row.finish,
-                cost=replace(row.cost, bytes_held=held),
+                cost=replace(row.cost, bytes_held=held // len(self.rows)),
             )
             for row in self.rows
         ]
@@ -155,6 +157,7 @@ class Generation:
                     logits = decode_step(self.model, [row.tokens[-1] for row in self.rows], cache)
                 self._charge(meter.cost, [int(row.finish is None) for row in self.rows])
         except GeneratorExit:
+            self._release(cache)
             return  # a stream that was left, long ago perhaps: the cache may have gone on without it
         except BaseException:
             self._settle(cache, starts, before)
@@ -165,6 +168,13 @@ class Generation:
             with Meter() as meter:
                 self.prefix_cache.insert((row.prompt + row.tokens)[: cache.length], cache, **self._namespace)
             row.cost += meter.cost
+        self._release(cache)
+
+    def _release(self, cache: KVCache) -> None:
+        """The next run's cache takes over this one's memory, where nobody else can have its rows."""
+        if self._is_own:
+            self._held = cache.nbytes
+            release(cache)
 
     def _prepared(self, cache: str | KVCache | None, needed: int) -> KVCache | None:
         """The cache to fill: made if need be, large enough, told about padding."""

@@ -60,3 +60,9 @@ def _own_pool(model: Any, batch_size: int, room_tokens: int | None, options: dic
     if n_blocks is None:
         n_blocks = batch_size * -(-(room_tokens or model.config.context_length) // block_tokens)
     return PagedPool(model, n_blocks, block_tokens)
+
+
+def release(cache: KVCache) -> None:
+    """Done with a cache that nobody else has: where its memory can serve the next one, it will. Its rows are gone."""
+    if isinstance(cache, PreallocatedCache):
+        cache.release()

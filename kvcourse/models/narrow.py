@@ -23,7 +23,7 @@ from kvcourse.errors import InputError
 from kvcourse.meter import count
 from kvcourse.models.linear import Conv1D, Packed
 from kvcourse.models.linear import product as wide_product
-from kvcourse.models.memory import empty_matrix
+from kvcourse.huge_pages import empty_matrix
 from kvcourse.models.part import Part
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import nn
 from kvcourse.meter import Meter
 from kvcourse.models import linear as linear_module
 from kvcourse.models.linear import Conv1D, Packed, lay_out, linear
-from kvcourse.models.memory import empty_matrix
+from kvcourse.huge_pages import empty_matrix
 
 pytestmark = pytest.mark.usefixtures("small_models")
 
