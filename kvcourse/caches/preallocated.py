@@ -3,16 +3,18 @@
 The buffer is larger than what it holds, so every reader gets a view of the rows in use, never the buffer itself.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from kvcourse.caches.base import KeysValues
 from kvcourse.caches.full import FullCache
 from kvcourse.errors import InputError
-from kvcourse.huge_pages import empty_matrix, give_back, used_matrix
+from kvcourse.huge_pages import give_back, used_matrix
 from kvcourse.meter import count
 
 
@@ -34,8 +36,7 @@ class PreallocatedCache(FullCache):
         self._capacity = capacity
         self._buffers: dict[int, KeysValues] = {}
         self._made_now: list[int] = []  # layers whose buffers the present pass has made
-        self._waiting: list[Tensor] = []  # K or V buffers, (B, H_kv, capacity, D) each, for the layers to come of this pass
-        self._all: Tensor | None = None  # the memory of all layers, where it was taken at once
+        self._all: Tensor | None = None  # (L, 2, B, H_kv, capacity, D), where the buffers of all layers were made at once
         self._viewed = (0, 0)  # the slots that _views are of: from and up to
         self._views: dict[int, tuple[Tensor, Tensor, KeysValues]] = {}  # layer -> new slots of K, of V, and all rows so far
 
@@ -75,29 +76,50 @@ class PreallocatedCache(FullCache):
 
     def _allocate(self, layer: int, k: Tensor) -> KeysValues:
         B, H_kv, T, D = k.shape
-        shape = torch.Size((B, H_kv, self._capacity, D))
-        if not self._waiting or self._waiting[0].shape != shape:
-            self._waiting = list(self._memory(k, 2 * T >= self._capacity).view(-1, *shape))
-        self._buffers[layer] = KeysValues(self._waiting.pop(0), self._waiting.pop(0))
+        shape = B, H_kv, self._capacity, D
+        # Ordinary tensors even inside torch.inference_mode(): one made there could not be written to outside.
+        with torch.inference_mode(False):
+            if self._binding and not self._buffers and 2 * T >= self._capacity:
+                # In huge pages, which make filling it at once faster; filled slowly, it would get 2 MB for every token.
+                n_layer = self._binding.n_layer
+                self._all = used_matrix(2 * n_layer, math.prod(shape), like=k).view(n_layer, 2, *shape)
+            if self._all is not None and self._all.shape[2:] == shape:
+                keys, values = self._all[layer]
+            else:
+                keys, values = (torch.empty(shape, dtype=k.dtype, device=k.device) for _ in range(2))
+        self._buffers[layer] = KeysValues(keys, values)
         self._made_now.append(layer)
         return self._buffers[layer]
 
-    def _memory(self, k: Tensor, is_filled_at_once: bool) -> Tensor:
-        """For this layer's K and V, or for every layer's: huge pages make that much faster, and a cache that is filled token
-        by token would get 2 MB for each of them.
+    def append_all(self, parts: Sequence[Float[Tensor, "L 2 H_kv _ D"]]) -> None:
+        """Append rows that were computed before, in every layer, one part after the other: one copy for each part.
+
+        Commits nothing, as `append`: call `advance` or `abort`. Raises: what `append` raises.
         """
-        columns = k.shape[0] * k.shape[1] * self._capacity * k.shape[3]
-        # Ordinary tensors even inside torch.inference_mode(): one made there could not be written to outside.
-        with torch.inference_mode(False):
-            if self._binding is None or not is_filled_at_once:
-                return empty_matrix(2, columns, like=k)
-            self._all = used_matrix(2 * self._binding.n_layer, columns, like=k)
-            return self._all
+        n_layer, _, H_kv, _, D = parts[0].shape
+        T = sum(part.shape[3] for part in parts)
+        keys, values = (rows[None, :, :1].expand(1, H_kv, T, D) for rows in parts[0][0])
+        self._require_room(T)
+        for layer in range(n_layer):
+            self._require_fit(layer, keys, values)
+            if layer not in self._buffers:
+                self._allocate(layer, keys)
+            self._pending[layer] = T
+        at = self.length
+        for part in parts:
+            stop = at + part.shape[3]
+            if self._all is not None:
+                self._all[:, :, 0, :, at:stop].copy_(part)
+            else:
+                for layer, (k, v) in enumerate(part.unbind()):
+                    self._buffers[layer].keys[0, :, at:stop].copy_(k)
+                    self._buffers[layer].values[0, :, at:stop].copy_(v)
+            at = stop
 
     def release(self) -> None:
         """Empty it, and give its memory to the next cache that is made. Only for whoever knows that nobody reads its rows."""
         self.reset()
-        self._buffers, self._views, self._waiting = {}, {}, []
+        self._buffers, self._views = {}, {}
         if self._all is not None:
             give_back(self._all)
             self._all = None
@@ -111,7 +133,6 @@ class PreallocatedCache(FullCache):
     def advance(self, T: int) -> None:
         super().advance(T)
         self._made_now.clear()
-        self._waiting.clear()
 
     def abort(self) -> None:
         super().abort()
@@ -120,11 +141,10 @@ class PreallocatedCache(FullCache):
         if self._made_now:
             self._all = None
         self._made_now.clear()
-        self._waiting.clear()
         self._views.clear()
 
     def _copy_rows(self, other: Self) -> None:
-        other._buffers, other._made_now, other._views, other._waiting, other._all = {}, [], {}, [], None
+        other._buffers, other._made_now, other._views, other._all = {}, [], {}, None
         for layer in self._buffers:
             used = self.read(layer, 0, self.length)
             copy = other._allocate(layer, used.keys)

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from kvcourse.caches.base import KVCache
+from kvcourse.caches.preallocated import PreallocatedCache
 from kvcourse.meter import count
 
 Stretch = Float[Tensor, "L 2 H_kv n D"]
@@ -35,10 +36,12 @@ def load(stretches: Sequence[tuple[Tensor, int]], cache: KVCache) -> None:
     """Append stretches, the first so many tokens of each, to a cache, as one pass would. Undone if anything is raised."""
     parts = [rows[:, :, :, :n] for rows, n in stretches]  # (L, 2, H_kv, n, D) each
     try:
-        # Layer by layer, so that what is put together in passing stays in the processor's caches.
-        for layer, pieces in enumerate(zip(*(part.unbind() for part in parts), strict=True)):  # (2, H_kv, n, D) each
-            keys, values = (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)).split(1)
-            cache.append(layer, keys, values)
+        if isinstance(cache, PreallocatedCache):
+            cache.append_all(parts)
+        else:  # layer by layer, so that what is put together in passing stays in the processor's caches
+            for layer, pieces in enumerate(zip(*(part.unbind() for part in parts), strict=True)):  # (2, H_kv, n, D) each
+                keys, values = (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)).split(1)
+                cache.append(layer, keys, values)
         cache.advance(sum(n for _, n in stretches))
     except BaseException:
         cache.abort()

@@ -9,6 +9,7 @@ from thread_helpers import in_threads
 
 from kvcourse import PreallocatedCache, generate, huge_pages
 from kvcourse.config import kv_bytes_per_token
+from kvcourse.errors import CacheFull, CacheMismatch
 from kvcourse.generate import stream
 from kvcourse.steps import prefill
 
@@ -44,7 +45,7 @@ def test_all_layers_share_one_memory_where_it_is_filled_at_once(model):
 def test_a_cache_that_is_filled_slowly_takes_its_memory_layer_by_layer(model):
     cache = PreallocatedCache(N)
     prefill(model, ids_of(model, 0, 8), cache)
-    assert len(layers_of(cache)) == model.config.n_layer
+    assert len(layers_of(cache)) == 2 * model.config.n_layer
 
 
 def test_a_run_hands_its_memory_to_the_next_and_nothing_else_changes(model):
@@ -106,7 +107,7 @@ def test_an_aborted_first_pass_leaves_no_memory_behind(model, monkeypatch):
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
         patched.setattr(PreallocatedCache, "append", broken)
         prefill(model, ids_of(model, 0), cache)
-    assert (cache.nbytes, cache._all, cache._waiting) == (0, None, [])
+    assert (cache.nbytes, cache._all) == (0, None)
     prefill(model, ids_of(model, 0), cache)
     assert cache.length == N
 
@@ -146,3 +147,39 @@ def test_memory_of_the_wrong_size_goes_to_the_system(model):
     assert huge_pages.used_matrix(1, 2**20, like).data_ptr() != large.data_ptr() and not huge_pages._given_back
     huge_pages.give_back(torch.empty(10))
     assert not huge_pages._given_back
+
+
+@pytest.mark.parametrize("capacity", [12, 40])  # the first pass fills most of it, and does not
+@pytest.mark.parametrize("before", [0, 3])
+def test_rows_of_all_layers_at_once_are_those_appended_one_by_one(model, capacity, before):
+    L, H, D = model.config.n_layer, model.config.n_head, model.config.head_size
+    parts = [torch.randn(L, 2, H, n, D, dtype=model.dtype) for n in (4, 1, 3)]
+    caches = [PreallocatedCache(capacity) for _ in range(3)]
+    for cache in caches:
+        cache.bind(model, 1, model.dtype, model.device)
+        if before:
+            prefill(model, ids_of(model, 0, before), cache)
+    at_once, one_by_one, aborted = caches
+    at_once.append_all(parts)
+    at_once.advance(8)
+    for layer in range(L):
+        rows = torch.cat([part[layer] for part in parts], dim=2)
+        one_by_one.append(layer, rows[:1], rows[1:])
+    one_by_one.advance(8)
+    aborted.append_all(parts)
+    aborted.abort()
+    assert [cache.length for cache in caches] == [before + 8, before + 8, before]
+    for layer in range(L):
+        for mine, theirs in zip(at_once.read(layer, 0, before + 8), one_by_one.read(layer, 0, before + 8), strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_rows_of_all_layers_that_do_not_fit_are_refused_and_nothing_changes(model):
+    L, H, D = model.config.n_layer, model.config.n_head, model.config.head_size
+    cache = PreallocatedCache(12)
+    prefill(model, ids_of(model, 0, 6), cache)
+    for shape, fault in (((L, 2, H, 7, D), CacheFull), ((L, 2, H + 1, 2, D), CacheMismatch)):
+        with pytest.raises(fault):
+            cache.append_all([torch.zeros(shape, dtype=model.dtype)])
+        cache.abort()
+        assert cache.length == 6
