@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kvcourse.errors import InputError, UnknownName
+from kvcourse.ledger import Prices
 
 Matching = Literal["longest_prefix", "breakpoints"]
 _FOLDER = Path(__file__).parent
@@ -82,6 +83,13 @@ class Rules:
             raise InputError("These counts contradict each other.", expected="0 <= cached + written <= prompt", got=got,
                              todo="Count each prompt token once.")  # fmt: skip
         return plain + cached_tokens * self.read + written_tokens * self.write
+
+    def prices(self, completion: float = 5.0) -> Prices:
+        """Prices for a ledger, in base-price tokens. Everything computed is taken as stored, so it costs what a write costs.
+
+        completion: of a generated token over an input token; the rules do not say, and 4 to 8 is common.
+        """
+        return Prices(computed=self.write, cached=self.read, completion=completion)
 
 
 def known_providers() -> list[str]:
