@@ -21,13 +21,22 @@ if TYPE_CHECKING:  # what editors and type checkers see; __getattr__ below serve
     from kvcourse.caches.sliding import SlidingCache
     from kvcourse.checkpoints import load_model, save_model
     from kvcourse.config import GPTConfig, LlamaConfig, kv_bytes_per_token
+    from kvcourse.context.agent import run_agent, scripted
+    from kvcourse.context.policies import CompactNearLimit, CropOldest, Externalise, ReplayAll, Summarise
     from kvcourse.errors import KVCourseError
     from kvcourse.fetch import fetch
     from kvcourse.generate import decode_step, generate, prefill, stream
+    from kvcourse.ledger import Ledger, Prices
     from kvcourse.meter import Cost, Meter, timed
     from kvcourse.models.gpt import GPT
     from kvcourse.models.llama import Llama
+    from kvcourse.prefix.cache import BlockPrefixCache, RadixPrefixCache
+    from kvcourse.prompts.explain import explain
+    from kvcourse.prompts.layout import lint_requests
+    from kvcourse.providers.rules import rules_of
     from kvcourse.sampling import Sampler, greedy
+    from kvcourse.sessions.session import Session
+    from kvcourse.sessions.store import SessionStore
     from kvcourse.tokenizers import BPETokenizer, CharTokenizer, ChatTemplate, WordTokenizer
     from kvcourse.trace import trace
 
@@ -44,12 +53,21 @@ _HOME = {
     "kvcourse.caches.sliding": ("SlidingCache",),
     "kvcourse.checkpoints": ("load_model", "save_model"),
     "kvcourse.config": ("GPTConfig", "LlamaConfig", "kv_bytes_per_token"),
+    "kvcourse.context.agent": ("run_agent", "scripted"),
+    "kvcourse.context.policies": ("CompactNearLimit", "CropOldest", "Externalise", "ReplayAll", "Summarise"),
     "kvcourse.errors": ("KVCourseError",),
     "kvcourse.generate": ("decode_step", "prefill", "stream"),
+    "kvcourse.ledger": ("Ledger", "Prices"),
     "kvcourse.meter": ("Cost", "Meter", "timed"),
     "kvcourse.models.gpt": ("GPT",),
     "kvcourse.models.llama": ("Llama",),
+    "kvcourse.prefix.cache": ("BlockPrefixCache", "RadixPrefixCache"),
+    "kvcourse.prompts.explain": ("explain",),
+    "kvcourse.prompts.layout": ("lint_requests",),
+    "kvcourse.providers.rules": ("rules_of",),
     "kvcourse.sampling": ("Sampler", "greedy"),
+    "kvcourse.sessions.session": ("Session",),
+    "kvcourse.sessions.store": ("SessionStore",),
     "kvcourse.tokenizers": ("BPETokenizer", "CharTokenizer", "ChatTemplate", "WordTokenizer"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -63,6 +81,9 @@ __all__ = [  # noqa: RUF022 (grouped as a reader meets them)
     "GrowingCache", "PreallocatedCache", "SlidingCache", "QuantizedCache",
     "BlockPool", "PagedPool", "PagedCache", "make_cache",
     "Sampler", "greedy", "prefill", "decode_step", "generate", "stream", "trace", "fetch",
+    "RadixPrefixCache", "BlockPrefixCache", "explain", "Session", "SessionStore",
+    "Ledger", "Prices", "scripted", "run_agent", "ReplayAll", "CropOldest", "Summarise", "Externalise", "CompactNearLimit",
+    "rules_of", "lint_requests",
 ]  # fmt: skip
 
 
