@@ -12,9 +12,12 @@ export OMP_WAIT_POLICY ?= passive
 # Tests of one file, and cells of one notebook, stay together; files run side by side.
 SPREAD := -n 2 --dist loadscope
 
+# Tests of one lesson, in one page, stay together.
+PAGES := -n 2 --dist loadgroup
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two set-ups at once would write into the same .venv
-.PHONY: help lab fetch test test-all check notebooks clean setup-lab setup-test
+.PHONY: help lab fetch test test-all check notebooks site clean browser-draft setup-lab setup-test setup-site setup-browser
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +47,13 @@ notebooks: setup-test fetch ## rebuild what changed in sources/, and the generat
 	$(BIN)/python -m tools.docs_map
 	$(BIN)/python -m tools.kill_table
 
+browser-draft: setup-browser fetch
+	$(BIN)/python -m pytest -q tests/browser/test_speed.py
+	$(BIN)/python -m pytest $(PAGES) tests/browser --ignore=tests/browser/test_speed.py
+
+site: setup-site ## build the course as web pages that open from disk, with every link checked
+	$(BIN)/python -m tools.site
+
 clean: ## remove .venv and everything that tools left behind (never work/)
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -54,3 +64,9 @@ setup-lab:
 
 setup-test:
 	@sh tools/setup.sh test
+
+setup-site:
+	@sh tools/setup.sh site
+
+setup-browser:
+	@sh tools/setup.sh browser

@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 
 from kvcourse import cli_exercises, cli_replay, cli_sessions
+from kvcourse.cli_bench import bench
+from kvcourse.cli_certify import certify
 from kvcourse.cli_explain import explain
 from kvcourse.cli_grade import grade
 from kvcourse.cli_lint import lint
@@ -190,6 +192,8 @@ app.command()(weights)
 app.command()(memory)
 app.command()(explain)
 app.command()(lint)
+app.command()(certify)
+app.command()(bench)
 cli_replay.register(app)
 app.add_typer(cli_sessions.app, name="sessions")
 cli_exercises.register(app)

@@ -85,10 +85,10 @@ def write_page(report: "Report", log: Path, html: Path) -> None:
 
 
 def progress() -> "Progress":
-    """A bar for people, on stderr; silent elsewhere."""
+    """A bar for people, on stderr; silent elsewhere, also where colours are forced (a notebook's kernel does that)."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())

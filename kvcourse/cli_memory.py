@@ -43,10 +43,10 @@ def memory(
 def print_memory(found: "list[Memory]", console: Console) -> None:
     """A table with one row a model, and what its columns mean."""
     from rich import box
-    from rich.measure import Measurement
     from rich.table import Table
 
     from kvcourse.memory import format_bytes
+    from kvcourse.tables import print_whole
 
     first = found[0]
     budget = format_bytes(first.budget_bytes)
@@ -59,16 +59,13 @@ def print_memory(found: "list[Memory]", console: Console) -> None:
         sizes = [format_bytes(n) for n in (one.kv_bytes, one.multi_head_kv_bytes, one.weight_bytes or 0)]
         fits = "any number" if one.fits_tokens is None else f"{one.fits_tokens:,}"
         table.add_row(one.model, tokens, f"{one.kept_tokens:,}", *sizes, fits)
-    # As wide as it is: a row is a line, in a pipe too, and a narrow terminal wraps it without losing a letter.
-    whole = console.options.update(max_width=1000)
-    console.width = max(console.width, Measurement.get(console, whole, table).maximum)
     texts = "One text" if first.batch == 1 else f"{first.batch:,} texts"
     console.print(
         f"{texts}, {first.dtype}: K and V take 2 · layers · K/V heads · head size · tokens kept · texts · bytes.",
         highlight=False,
         soft_wrap=True,
     )
-    console.print(table)
+    print_whole(table, console)
     notes = [f"Tokens that fit: of each text, beside the weights in {first.dtype}."]
     if any(one.beyond_context for one in found):
         notes.append("* More tokens than the model was made for: arithmetic only.")

@@ -149,7 +149,7 @@ def progress() -> "Progress":
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 def require_drawable(plot: Path, capacities: list[int]) -> None:

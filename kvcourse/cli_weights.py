@@ -50,8 +50,9 @@ def find(source: str) -> list[Weight]:
 def print_weights(found: list[Weight], console: Console) -> None:
     """A table with one row a tensor, and the sums."""
     from rich import box
-    from rich.measure import Measurement
     from rich.table import Table
+
+    from kvcourse.tables import print_whole
 
     table = Table(box=box.SIMPLE, show_footer=True)
     total, size = sum(weight.parameters for weight in found), sum(weight.bytes for weight in found)
@@ -66,7 +67,4 @@ def print_weights(found: list[Weight], console: Console) -> None:
         layer = "" if weight.layer is None else str(weight.layer)
         shape = " × ".join(map(str, weight.shape))
         table.add_row(weight.name, weight.role, layer, shape, weight.dtype, f"{weight.parameters:,}", f"{weight.bytes:,}")
-    # As wide as it is: a row is a line, in a pipe too, and a narrow terminal wraps it without losing a letter.
-    whole = console.options.update(max_width=1000)
-    console.width = max(console.width, Measurement.get(console, whole, table).maximum)
-    console.print(table)
+    print_whole(table, console)

@@ -6,7 +6,6 @@ from itertools import accumulate
 
 from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from kvcourse.ledger import Ledger
 from kvcourse.memory import format_bytes
 from kvcourse.session_folder import format_age
 from kvcourse.sessions.store import Listed
+from kvcourse.tables import print_whole
 
 
 def print_sessions(listed: Sequence[Listed], console: Console, *, now: float, current: str | None = None) -> None:
@@ -49,13 +49,6 @@ def print_usage(ledger: Ledger, console: Console, *, occupancy: int, turns: int)
         lines.append(f"Taken back, by /rewind or /again: {taken_back}. They are in the sums, since they were computed.")
     for line in lines:
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
-
-
-def print_whole(table: Table, console: Console) -> None:
-    """A table as wide as it is: a row is a line, in a pipe too, and a narrow terminal wraps it without losing a letter."""
-    whole = console.options.update(max_width=10_000)
-    width = max(console.width, Measurement.get(console, whole, table).maximum)
-    Console(file=console.file, width=width).print(table)
 
 
 def _share(tokens: int, limit: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from kvcourse.course import Place, Prepared
@@ -48,6 +49,13 @@ def print_prepared(prepared: list[Prepared], place: Place, console: Console) -> 
         say("Next: kvcourse lab")
     else:  # installed without the lessons, and perhaps without JupyterLab
         say("Next: open one in JupyterLab, and type `kvcourse check 06` or another number when you have answered.")
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """A table as wide as it is: a row is a line, in a pipe too, and a narrow terminal wraps it without losing a letter."""
+    whole = console.options.update(max_width=10_000)
+    width = max(console.width, Measurement.get(console, whole, table).maximum)
+    Console(file=console.file, width=width).print(table)
 
 
 def _short(path: Path, root: Path) -> str:

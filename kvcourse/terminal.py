@@ -4,6 +4,7 @@ Colours and bars appear in a terminal only; into a pipe or a file goes plain tex
 """
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -42,7 +43,7 @@ class _Interrupt:
 
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tokens"), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 def answer_once(chat: Session, question: str, console: Console, *, max_new_tokens: int, streaming: bool) -> Reply:

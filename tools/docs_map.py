@@ -27,7 +27,7 @@ def module_map(root: Path) -> str:
     for folder in FOLDERS:
         modules = sorted((root / folder).rglob("*.py"))
         described = [(path, first_line(path)) for path in modules]
-        rows = [f"| [{name}](../{name}) | {line} |" for path, line in described if line and (name := short(path, root))]
+        rows = [f"| [{shown(name)}](../{name}) | {line} |" for path, line in described if line and (name := short(path, root))]
         if rows:
             lines += ["", f"## {folder}", "", "| module | what it is |", "|---|---|", *rows]
     return "\n".join(lines) + "\n"
@@ -36,6 +36,11 @@ def module_map(root: Path) -> str:
 def first_line(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.split("\n")[0].replace("|", "\\|")
+
+
+def shown(name: str) -> str:
+    """A path as Markdown shows it: without this, __init__ would be init in bold."""
+    return name.replace("__", "\\_\\_")
 
 
 def short(path: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""The README's figure: `python -m tools.readme_figure` writes docs/overview.png from passes that really run.
+"""Maintainers only: `python -m tools.readme_figure` draws the README's figure, docs/overview.png from passes that really run.
 
 A tiny model generates, asks twice with one start, and takes two turns, each without a cache and with it; every forward pass is
 recorded. What is drawn, and counted, is what ran.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv hold the package with one extra ("lab" or "test"). Called by the Makefile before every target.
+# Make .venv hold the package with one extra ("lab", "test", "site" or "browser"). Called by the Makefile before every target.
 #
 #   sh tools/setup.sh lab
 #
@@ -55,8 +55,11 @@ venv_is_usable() {
     [ -z "${PYTHON:-}" ] || [ "$(describe "$PYTHON")" = "$(describe "$venv_python")" ]
 }
 
-is_done() { # the test extra contains the lab extra
-    for stamp in "$venv/.kvcourse-$extra" "$venv/.kvcourse-test"; do
+is_done() { # the test extra contains lab and site, and the browser extra contains that
+    containing="test browser"
+    [ "$extra" != browser ] || containing=browser
+    for name in "$extra" $containing; do
+        stamp=$venv/.kvcourse-$name
         [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp)" ] && return 0
     done
     return 1
@@ -76,18 +79,42 @@ make_venv() {
     "$python" -m venv "$venv"
 }
 
+may_install() { # root, on Debian and its like
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1
+}
+
+apt_install() {
+    install="env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $*"
+    $install >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1 && $install >/dev/null; }
+}
+
 want_bubblewrap() { # the walls around graded answers; on Linux the tests ask for them
     [ "$extra" = test ] && [ "$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 || return 0
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    if may_install; then
         say "Installing bubblewrap, in which answers are graded ..."
-        install='env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap'
-        $install >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1 && $install >/dev/null; } && return 0
+        apt_install bubblewrap && return 0
     fi
     say "bubblewrap is missing: answers are graded without a sandbox, and the tests of the grader will fail."
     say "Install it: apt install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)."
 }
 
+want_chromium() { # what the tests of the pages look into; Playwright brings none of its own here
+    [ "$extra" = browser ] && [ -z "${CHROMIUM:-}" ] || return 0
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        command -v "$name" >/dev/null 2>&1 && return 0
+    done
+    if may_install; then
+        say "Installing Chromium, in which the pages are tested ..."
+        apt_install chromium fonts-dejavu-core && return 0
+    fi
+    say "Chromium is missing, and the tests of the pages need it."
+    say "Install it: apt install chromium (Debian), dnf install chromium (Fedora), pacman -S chromium (Arch);"
+    say "or name another one: make test-browser CHROMIUM=/path/to/chromium"
+    exit 1
+}
+
 want_bubblewrap
+want_chromium
 venv_is_usable && is_done && exit 0
 if ! venv_is_usable || ! "$venv_python" -m pip --version >/dev/null 2>&1; then make_venv; fi
 

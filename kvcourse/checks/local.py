@@ -2,8 +2,12 @@
 
 import copy
 import linecache
+import signal
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -12,6 +16,7 @@ from torch import Tensor
 from kvcourse.checks.base import Broken, Kept, Opaque, Unknown, raised
 
 LONGEST_LINE = 80  # of the learner's own source in a message
+LONGEST_CALL_S = 30.0  # a call of an answer takes milliseconds; one that has not returned by then has a loop without an end
 PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
@@ -75,7 +80,12 @@ def run(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         raise Broken(f"{name} is not there, or is no function.")
     call = _Call()
     try:
-        result = function(*call.handed(args), **call.handed(kwargs))
+        with ended_after(LONGEST_CALL_S):
+            result = function(*call.handed(args), **call.handed(kwargs))
+    except _TooLong as late:
+        place = _line(function, late)
+        where = f", at {place}" if place else ""
+        raise Broken(f"{name} had not returned after {LONGEST_CALL_S:.0f} seconds{where}. Does every loop end?") from None
     except (Exception, SystemExit) as error:
         if call.faults:
             raise call.faults[0] from None
@@ -83,6 +93,30 @@ def run(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if call.faults:
         raise call.faults[0]
     return result
+
+
+class _TooLong(BaseException):
+    """No Exception, so that an answer which catches those does not go on for ever."""
+
+
+@contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """Raise _TooLong inside the block when time is up: in the main thread of a system with timers, and where none is set."""
+    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:  # a call within a call: the outer one's counts
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _TooLong
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _line(function: Any, error: BaseException) -> str:
@@ -124,10 +158,11 @@ class _Call:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return function(*map(self._back, args), **{key: self._back(value) for key, value in kwargs.items()})
+                got = function(*map(self._back, args), **{key: self._back(value) for key, value in kwargs.items()})
             except Broken as fault:
                 self.faults.append(fault)
                 raise
+            return self.handed(got) if isinstance(got, Opaque) else got
 
         return call
 

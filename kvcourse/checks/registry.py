@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kvcourse.checks import ex02, ex03, ex04, ex05, ex06, ex07, ex08, ex09, ex10, ex11
+from kvcourse.checks import ex02, ex03, ex04, ex05, ex06, ex07, ex08, ex09, ex10, ex11, ex12, ex13, ex14
 from kvcourse.checks.exercise import Exercise, Task
 from kvcourse.errors import UnknownName
 
@@ -20,6 +20,9 @@ EXERCISES: tuple[Exercise, ...] = (
     ex09.EXERCISE,
     ex10.EXERCISE,
     ex11.EXERCISE,
+    ex12.EXERCISE,
+    ex13.EXERCISE,
+    ex14.EXERCISE,
 )
 
 

@@ -30,8 +30,8 @@ class DigestSummary:
 
     def __call__(self, parts: Sequence[Part]) -> tuple[int, ...]:
         self.counts.append(TurnCount(n_tokens(parts), 0, self.n_tokens))
-        text = repr(flat(parts)).encode()
-        digests = (blake2b(text, digest_size=8, salt=place.to_bytes(8, "big")).digest() for place in range(self.n_tokens))
+        whole = blake2b(repr(flat(parts)).encode()).digest()
+        digests = (blake2b(whole, digest_size=8, salt=place.to_bytes(8, "big")).digest() for place in range(self.n_tokens))
         return tuple(int.from_bytes(digest, "big") % self.vocab_size for digest in digests)
 
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from kvcourse.meter import count
 from kvcourse.huge_pages import empty_matrix
+from kvcourse.meter import count
 from kvcourse.models.part import Part
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -20,10 +20,10 @@ from jaxtyping import BFloat16, Float, Int, Int8
 from torch import Tensor, nn
 
 from kvcourse.errors import InputError
+from kvcourse.huge_pages import empty_matrix
 from kvcourse.meter import count
 from kvcourse.models.linear import Conv1D, Packed
 from kvcourse.models.linear import product as wide_product
-from kvcourse.huge_pages import empty_matrix
 from kvcourse.models.part import Part
 
 if TYPE_CHECKING:

@@ -139,18 +139,26 @@ def _require_text(body: Body) -> None:
                              got="half a surrogate pair", todo="Mend the log.") from None  # fmt: skip
 
 
+_OPENAI_MARK = "prompt_cache_breakpoint"
+_MARKS = ("cache_control", _OPENAI_MARK)
+
+
 def _blocks(inner: Mapping[str, Any], body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How many blocks each tool and message is, and after which of them a breakpoint stands."""
     system = inner.get("system")
     items = [*body.tools, *([system] if system else []), *inner["messages"]]
-    parts, marks = [], []
+    parts, marks, theirs = [], [], False
     for n, item in enumerate(items):
         content = item.get("content") if isinstance(item, dict) else item
         blocks = content if isinstance(content, list) else [item]
         parts.append(max(1, len(blocks)))
-        if any(isinstance(block, dict) and block.get("cache_control") for block in [*blocks, item]):
+        marked = [name for block in [*blocks, item] if isinstance(block, dict) for name in _MARKS if block.get(name)]
+        if marked:
             marks.append(n)
-    if inner.get("cache_control"):  # at the top: behind the last block
+        theirs |= _OPENAI_MARK in marked
+    options = inner.get("prompt_cache_options")
+    explicit = isinstance(options, dict) and options.get("mode") == "explicit"
+    if inner.get("cache_control") or (theirs and not explicit):  # behind the last block; OpenAI puts one there unasked
         marks.append(len(items) - 1)
     return tuple(parts), tuple(dict.fromkeys(marks))
 

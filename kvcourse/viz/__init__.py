@@ -35,6 +35,7 @@ _PLACES = {
     "memory_calculator": "kvcourse.viz.memory_widget",
     "plot_trees": "kvcourse.viz.prefix_tree",
     "prefix_explorer": "kvcourse.viz.prefix_widget",
+    "budget_gauges": "kvcourse.viz.budget_widget",
 }
 _MODULES = (
     "moments",

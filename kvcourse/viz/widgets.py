@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets
+import traitlets
 from IPython.display import display
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -25,26 +26,20 @@ from kvcourse.viz.frames import quick_png as quick_png
 from kvcourse.viz.moments import Run, describe, describe_run
 from kvcourse.viz.plots import plot_next_tokens
 from kvcourse.viz.recording import record_run
+from kvcourse.viz.widget_page import LIVE as LIVE
+from kvcourse.viz.widget_page import page_rules
 
-LIVE = "kvcourse-live"
 PLAY_S = 1.5
 NOTE = "Run this cell in JupyterLab to step through it."
+BESIDE = "What the picture shows is said in words beside it."
+FULL = "calc(100% - 4px)"  # a part of a widget has margins of 2 px
 _VIEW = "application/vnd.jupyter.widget-view+json"
-# JupyterLab saves a widget's view without the widget, and then shows "model not found" in its place. So the figure is an output
-# of its own, hidden while a live widget stands above it; a view whose widget or kernel is gone is hidden in turn. Only a view
-# has no data-mime-type. A page that ignores these rules (GitHub, a PDF, another editor) shows the figure, as it should.
-_ALIVE, _OUTPUT = f".{LIVE}:not(.jupyter-widgets-disconnected)", ".jp-OutputArea-child"
-RULES = (
-    f"{_OUTPUT}:has(+ {_OUTPUT} + {_OUTPUT} .{LIVE}-rules):not(:has({_ALIVE})):not(:has([data-mime-type])),"
-    f"{_OUTPUT}:has({_ALIVE}) + {_OUTPUT}:has(+ {_OUTPUT} .{LIVE}-rules),"
-    f"{_OUTPUT}:has({_ALIVE}) + {_OUTPUT} + {_OUTPUT}:has(.{LIVE}-rules) {{ display: none }}"
-)
 
 
 class Live:
     """A widget, and the figure that stands for it wherever it cannot run. The last value of a cell, or `display(...)` it.
 
-    Three outputs: the widget, which is there at once; the figure; a line with the rules above and the picture in words.
+    Three outputs: the widget, which is there at once; the figure; a line with the page's rules and the picture in words.
     """
 
     def __init__(self, widget: ipywidgets.DOMWidget, draw: Callable[[], Figure], words: str, note: str = NOTE) -> None:
@@ -57,12 +52,20 @@ class Live:
         figure = self.draw()
         about = {"image/png": {"alt": self.words, "width": round(figure.get_figwidth() * style.DPI)}}
         display({"image/png": style.png(figure), "text/plain": self.words}, metadata=about, raw=True)
-        rules = f'<style class="{LIVE}-rules">{RULES}</style>'
         words = f"<details><summary>{self.note} The picture in words.</summary><p>{html.escape(self.words)}</p></details>"
-        display({"text/html": rules + words, "text/plain": self.note}, raw=True)
+        display({"text/html": page_rules() + words, "text/plain": self.note}, raw=True)
 
     def __repr__(self) -> str:
         return self.words
+
+
+class Picture(ipywidgets.Image):
+    """A PNG with a name for those who cannot see it: ipywidgets' own has none, and a tooltip needs a description."""
+
+    description = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(format="png", tooltip=BESIDE, **options)
 
 
 class Clickable:
@@ -70,7 +73,7 @@ class Clickable:
 
     def __init__(self, spots: Mapping[Any, tuple[float, float, float, float]], on_click: Callable[[Any], None]) -> None:
         """spots: (left, top, width, height) of each part, as shares of the picture."""
-        self.picture = ipywidgets.Image(format="png", layout={"width": "100%", "height": "auto"})
+        self.picture = Picture(layout={"width": "100%", "height": "auto"})
         self.buttons = {key: ipywidgets.Button() for key in spots}
         rules = ipywidgets.HTML(layout={"display": "none"})
         self.widget = ipywidgets.Box([self.picture, *self.buttons.values(), rules], layout={"overflow": "visible"})
@@ -89,13 +92,20 @@ class Clickable:
         if self.picture.value != png:
             self.picture.value = png
         for key, button in self.buttons.items():
-            button.tooltip = titles[key]
+            button.tooltip = button.description = titles[key]  # a button without text is read out as nothing, tooltip or not
             (button.add_class if key in chosen else button.remove_class)("chosen")
 
 
 def choice(label: str, options: Sequence[tuple[str, Any]], tooltip: str, width: str, changed: Callable[..., None]) -> Any:
-    """A drop-down list: arrow keys move through it."""
-    box = ipywidgets.Dropdown(options=options, description=label, tooltip=tooltip, layout={"width": width})
+    """A drop-down list: arrow keys move through it, and Space opens it."""
+    box = ipywidgets.Dropdown(options=options, description=label, tooltip=tooltip, layout=_wide(width))
+    box.observe(changed, "value")
+    return box
+
+
+def listed(label: str, options: Sequence[tuple[str, Any]], tooltip: str, changed: Callable[..., None]) -> Any:
+    """A list that shows all its lines: a click or the arrow keys choose one."""
+    box = ipywidgets.Select(options=options, description=label, tooltip=tooltip, rows=len(options), layout=_wide("21em"))
     box.observe(changed, "value")
     return box
 
@@ -109,20 +119,26 @@ def switch(label: str, tooltip: str, changed: Callable[..., None]) -> Any:
 
 def slider(label: str, last: int, tooltip: str, changed: Callable[..., None]) -> Any:
     """From 0 to `last`: arrow keys move it."""
-    box = ipywidgets.IntSlider(max=last, description=label, tooltip=tooltip, layout={"width": "22em"})
+    box = ipywidgets.IntSlider(max=last, description=label, tooltip=tooltip, layout=_wide("22em"))
     box.observe(changed, "value")
     return box
 
 
 def button(label: str, tooltip: str, clicked: Callable[[], object], icon: str = "") -> Any:
-    one = ipywidgets.Button(description=label, tooltip=tooltip, icon=icon, layout={"width": "auto" if label else "3em"})
+    """label: what it is called, for the eye and the ear. tooltip: what it does."""
+    one = ipywidgets.Button(description=label, tooltip=tooltip, icon=icon, layout={"width": "auto"})
     one.on_click(lambda _: clicked())
     return one
 
 
 def field(label: str, value: str, tooltip: str, width: str) -> Any:
     """A line of text to be typed."""
-    return ipywidgets.Text(value=value, description=label, tooltip=tooltip, layout={"width": width})
+    return ipywidgets.Text(value=value, description=label, tooltip=tooltip, layout=_wide(width))
+
+
+def _wide(width: str) -> dict[str, str]:
+    """So wide, or as wide as the page where that is less: at 200 % zoom it may be."""
+    return {"width": width, "max_width": FULL}
 
 
 def row(*parts: Any) -> Any:
@@ -141,7 +157,7 @@ def column(*parts: Any, width_px: int | None = None) -> Any:
 
 
 def image() -> Any:
-    return ipywidgets.Image(format="png", layout={"max_width": "100%", "height": "auto"})
+    return Picture(layout={"max_width": FULL, "height": "auto"})
 
 
 def spoken() -> Any:
@@ -175,10 +191,9 @@ def _controls(run: Run) -> ipywidgets.VBox:
     last = len(run.moments) - 1
     frames = Frames(lambda index, head: quick_png(stepper.draw_moment(run, index, head)))
     names = [(", ".join(run.head_lines(head)), head) for head in range(run.heads)]
-    heads = ipywidgets.Dropdown(options=names, description="showing", tooltip="Which head is drawn", layout={"width": "18em"})
-    picture = ipywidgets.Image(
-        format="png", width=round(stepper.WIDTH * style.DPI), layout={"max_width": "100%", "height": "auto"}
-    )
+    heads = ipywidgets.Dropdown(options=names, description="showing", tooltip="Which head is drawn", layout=_wide("18em"))
+    picture = image()
+    picture.width = round(stepper.WIDTH * style.DPI)
     words = ipywidgets.HTML(layout={"margin": "0", "height": "0"})
 
     def show(_: Any = None) -> None:
@@ -202,14 +217,16 @@ def steps(label: str, last: int, tooltip: str, changed: Callable[..., None]) -> 
     def move(by: int) -> None:
         bar.value = min(max(bar.value + by, 0), bar.max)
 
-    back = button("", f"One {label} backward", lambda: move(-1), "step-backward")
-    forth = button("", f"One {label} forward", lambda: move(1), "step-forward")
+    back = button("back", f"One {label} backward", lambda: move(-1), "step-backward")
+    forth = button("forward", f"One {label} forward", lambda: move(1), "step-forward")
     return [_play_button(bar), back, forth, bar]
 
 
 def _play_button(slider: ipywidgets.IntSlider) -> ipywidgets.ToggleButton:
-    """Moves the slider; from the start if it stands at the end. The buttons of ipywidgets.Play have no names to be read out."""
-    button = ipywidgets.ToggleButton(icon="play", tooltip="Play", layout={"width": "3em"})
+    """Moves the slider; from the start if it stands at the end. The buttons of ipywidgets.Play have no names to be read out,
+    and a button that shows nothing but an icon is read out as that icon's letter.
+    """
+    button = ipywidgets.ToggleButton(description="play", icon="play", tooltip="Play", layout={"width": "6em"})
     ticking: list[asyncio.TimerHandle] = []
 
     def tick() -> None:
@@ -219,7 +236,8 @@ def _play_button(slider: ipywidgets.IntSlider) -> ipywidgets.ToggleButton:
             ticking[:] = [asyncio.get_running_loop().call_later(PLAY_S, tick)]
 
     def pressed(change: dict[str, Any]) -> None:
-        button.icon, button.tooltip = ("pause", "Pause") if change["new"] else ("play", "Play")
+        button.description = button.icon = "pause" if change["new"] else "play"
+        button.tooltip = button.icon.capitalize()
         for timer in ticking:
             timer.cancel()
         if change["new"]:
@@ -271,9 +289,11 @@ class _Comparison:
 
 def _word_controls(compare: _Comparison, words: Sequence[str]) -> ipywidgets.VBox:
     """A field for any word, a button for each that is suggested, and the picture that follows them."""
-    field = ipywidgets.Text(value=words[1], description="word", continuous_update=False, tooltip="Another word, then Enter")
+    field = ipywidgets.Text(
+        value=words[1], description="word", continuous_update=False, tooltip="Another word, then Enter", layout=_wide("23em")
+    )
     buttons = [ipywidgets.Button(description=word, layout={"width": "auto"}) for word in words[1:]]
-    picture = ipywidgets.Image(format="png", layout={"max_width": "100%", "height": "auto"})
+    picture = image()
     spoken = ipywidgets.HTML()
 
     def show(_: Any = None) -> None:
@@ -300,7 +320,7 @@ _SPOT_RULES = (
     "HERE{position:relative}",
     "HERE img{margin:0;display:block}",
     "HERE .jupyter-button{position:absolute;margin:0;padding:0;min-width:0;background:transparent!important;"
-    "border:0;border-radius:5px;cursor:pointer}",
+    "border:0;border-radius:5px;cursor:pointer;font-size:0;color:transparent;overflow:hidden}",
     f"HERE .jupyter-button:hover{{outline:2px solid {style.MUTED}}}",
     f"HERE .jupyter-button.chosen{{outline:3px solid {style.INK}}}",
     "HERE .jupyter-button:focus-visible{outline:3px dashed #B3261E;outline-offset:2px}",

@@ -232,9 +232,9 @@ for name in ("one pass", "ones"):
     print(f"{name:8} largest difference {largest_difference(tiny, text, CUTS[name], WholeBuffer(n)):.1f}")
 
 # %% [markdown] id="explain-whole"
-# In one pass the mask hides what is empty, or the shapes disagree and torch complains. One token alone has no mask: it attends to
-# empty slots as if they were tokens. A key of zeros is not ignored: its score is 0, and softmax gives exp(0) its share. No error,
-# only worse answers.
+# One pass leaves no slot empty here. In passes of four the mask is narrower than the buffer, and torch complains. One token
+# alone has no mask: it attends to empty slots as if they were tokens. A key of zeros is not ignored: its score is 0, and
+# softmax gives exp(0) its share. No error, only worse answers.
 
 # %% [markdown] id="ask-ninth"
 # Second: no limit. The buffer has eight slots, and a ninth row comes. What does torch say?
@@ -354,10 +354,10 @@ for keep in range(-2, 8):
 #
 # $$2 \cdot L \cdot H_{kv} \cdot D \cdot S \cdot \text{bytes}$$
 #
-# SmolLM2 has L = 30, H_kv = 3, D = 64, and computes with 4 bytes. Before you run: how many KB for each token?
+# SmolLM2 has L = 30, H_kv = 3, D = 64, and computes with 4 bytes. Before you run: how many KiB (of 1,024 bytes) for each token?
 
 # %% id="guess-memory"
-guess = None  # KB a token
+guess = None  # KiB a token
 
 # %% id="formula"
 print(f"SmolLM2: {kv_bytes_per_token(smollm2.config) / 1024:.0f} KiB a token")
@@ -379,7 +379,8 @@ for model, name, B, S in (
 # The formula and what the caches really hold agree to the byte; the preallocated one takes S for its capacity. Its unused slots
 # are the price of never moving, and lesson 09 is about getting them back.
 #
-# Now the sizes that people run. A line for each model; the dashed one is a graphics card of 24 GiB.
+# Now the sizes that people run. A line for each model; the dashed one is a graphics card of 24 GiB. Both axes are
+# logarithmic: each tick is a multiple of the one before.
 
 # %% id="memory-plot"
 from kvcourse.viz import memory_plot
@@ -388,7 +389,8 @@ memory_plot()
 
 # %% [markdown] id="explain-plot"
 # Twice the tokens, twice the bytes. Llama 2 7B needs 2 GiB for 4,096 tokens: its 32 heads all have K and V. Llama 3.1 8B, as wide
-# and as deep, needs a quarter, since four query heads share one (lesson 08). The window of Mistral stops the line.
+# and as deep, needs a quarter, since four query heads share one. Mistral keeps the last 4,096 tokens only: there its line stops
+# rising. Both tricks are lesson 08's.
 
 # %% [markdown] id="calculator-text"
 # Choose your own. The same on the command line: `kvcourse memory --model llama-3.1-8b --context 8192 --batch 4 --dtype int8`.
@@ -536,7 +538,7 @@ plot_speed(
     LENGTHS,
     times,
     (limits[0], limits[1]),
-    title=f"SmolLM2, float32; marks: median, bars: slowest to fastest run; {device_name()}",
+    title=f"SmolLM2, float32; bars: slowest to fastest run; {device_name()}",
 )
 
 # %% [markdown] id="explain-speed"

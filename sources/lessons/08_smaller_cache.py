@@ -215,7 +215,8 @@ for W in (1, 4, 19, 20, 21):
 # Window 1 sees only itself, 20 and 21 see all of a 20-token text; an off-by-one would show at 19. Passes longer than the
 # window are the interesting case: tokens of one pass see different windows.
 #
-# **Change one thing.** Let the cell test `SlidingCache(W + 1)`. Which windows notice, and why not the last?
+# **Change one thing.** Let the cell test `SlidingCache(W + 1)`. It stops at the first window. Take that one out, then the next:
+# which windows notice, and why do the last two not?
 
 # %% [markdown] id="ask-constant"
 # Now memory. Two thousand tokens, in a model whose context is 64. How many bytes after 16, after 100, after 2,000?
@@ -491,8 +492,9 @@ assert torch.allclose(dequantize(packed, 4).flatten(), back)
 assert packed.codes.nbytes == 4 and packed.nbytes == 4 + 2 * 4  # and low and step, in the model's own dtype
 
 # %% [markdown] id="outlier"
-# One large number makes the step large, for all that share it. So who should share? Four tokens' keys, four channels, and channel 2
-# is large in every token. Share the scale along a row (a token), or along a column (a channel)?
+# One large number makes the step large, for all that share it. So who should share a **scale**, that is, one low and one step?
+# Below are the keys of four tokens, of D = 4 numbers each. A column, number i of every token, is called a **channel**, and
+# channel 2 is large in every token. One scale for each row (a token), or for each column (a channel)?
 
 # %% id="guess-groups"
 guess = None  # "token" or "channel"
@@ -634,6 +636,11 @@ for name in ("int8", "int4", "int4, no residual"):
     assert abs(perplexity_of(name) / full_perplexity - 1) < 0.03
 assert results["int8"][2] < results["int4"][2] < results["int4, no residual"][2] < results["window 128, 4 sinks"][2]
 
+# %% [markdown] id="explain-share"
+# Four bits of 32 would be 13 %, and int4 holds 35 %. What is on top: a low and a step for each group, and the newest rows,
+# which are not rounded yet. In 243 tokens those weigh much; a whole context takes 18 %, 66 of 377 MB (last table of this
+# lesson).
+
 # %% id="plot"
 families = {
     "fewer bits": {name: results[name][:2] for name in ("int8", "int4", "int4, no residual")},
@@ -672,6 +679,6 @@ for name, options in (
     print(f"{name:26} {size / 1e6:5.1f} MB  {perplexity_of(name):10.1f}")
 
 # %% [markdown] id="next"
-# Your turn: `exercises/08_smaller_cache.ipynb`, the ring, the window, the heads and the codes.
+# **Your turn:** exercise 08, `08_smaller_cache.ipynb` in your `work/` folder: the ring, the window, the heads and the codes.
 #
 # One text was cached here. A server has many, of lengths nobody knows beforehand. **Next:** how do many sequences share memory?

@@ -353,10 +353,10 @@ guess = None  # share of the reserved memory that buffers of 256 would use
 questions = ["What is the capital of France?", "What is 2 plus 3?", "Write a sentence about snow.", "Is ice cold?"]
 prompts = [smollm2.tokenizer.encode_chat([{"role": "user", "content": question}]) for question in questions]
 pool = PagedPool(smollm2, n_blocks=64)  # blocks of 16 tokens
-rows, stop = [PagedCache(pool) for _ in prompts], smollm2.tokenizer.stop_ids
+chats, stop = [PagedCache(pool) for _ in prompts], smollm2.tokenizer.stop_ids
 
 # %% id="lengths"
-for question, prompt, cache in zip(questions, prompts, rows, strict=True):
+for question, prompt, cache in zip(questions, prompts, chats, strict=True):
     out = generate(smollm2, prompt, max_new_tokens=60, cache=cache, stop_ids=stop)
     answer = smollm2.tokenizer.decode(out.tokens[:-1])
     print(f"{cache.length:3} tokens · {question} · {answer if len(answer) < 60 else answer[:57] + '...'}")
@@ -374,13 +374,13 @@ assert buffer.nbytes == 256 * token_bytes
 print(f"a token: {token_bytes:,} bytes · a block of 16: {pool.block_bytes:,} · a buffer of 256: {buffer.nbytes:,}")
 
 # %% id="bytes-table"
-used = sum(cache.length for cache in rows) * token_bytes
+used = sum(cache.length for cache in chats) * token_bytes
 reserved = {"buffers": 4 * buffer.nbytes, "blocks": pool.used_bytes}
 print(f"{'':8} {'reserved':>12} {'used':>12} {'wasted':>12}   bytes")
 for name, total in reserved.items():
     print(f"{name:8} {total:12,} {used:12,} {total - used:12,}   {(total - used) / total:.0%} wasted")
-assert pool.blocks.n_used == sum(-(-cache.length // 16) for cache in rows) == 15 == 64 * 4 // 17
-assert all(cache.nbytes - cache.length * token_bytes < pool.block_bytes for cache in rows)  # below one block each
+assert pool.blocks.n_used == sum(-(-cache.length // 16) for cache in chats) == 15 == 64 * 4 // 17
+assert all(cache.nbytes - cache.length * token_bytes < pool.block_bytes for cache in chats)  # below one block each
 
 # %% [markdown] id="explain-bytes"
 # The memory of four buffers is that of 64 blocks. These four conversations needed 15; seventeen like them would fit. Nothing about
@@ -524,8 +524,8 @@ assert shared_by_all == [5] * full + [1]  # the prompt's cache and four forks; t
 assert forked_bytes == prompt_bytes + 4 * (each - full) * pool.block_bytes
 
 # %% [markdown] id="explain-sampled"
-# Full blocks stand in five tables, and once in memory. Four branches cost one short tail each. Beam search lives from this: it
-# forks and drops branches at every step, and a drop is a subtraction.
+# Full blocks stand in five tables, and once in memory. Four branches cost one short tail each. Beam search (go on with the
+# few likeliest texts at once) lives from this: it forks and drops branches at every step, and a drop is a subtraction.
 
 # %% [markdown] id="gather"
 # ## What it costs
@@ -624,7 +624,7 @@ times = {name: timed(lambda cache=cache: one_token(cache), runs=5).median_s * 1e
 print(f"{'a token after 100: time':32} {'scattered':>9} {times['scattered']:12.1f} {'run':>9} {times['neighbours']:12.1f}  ms")
 
 # %% [markdown] id="next"
-# Your turn: `exercises/09_pages.ipynb`, the counts, the table, and the copy before the write.
+# **Your turn:** exercise 09, `09_pages.ipynb` in your `work/` folder: the counts, the table, and the copy before the write.
 #
 # Here, sequences shared because one was forked from another. Two strangers who send the same long instructions do not know of
 # each other, and each computes them anew. **Next:** how is work reused *between* requests? Lesson 10 finds what begins alike: a

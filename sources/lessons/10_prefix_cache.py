@@ -283,7 +283,7 @@ assert answers[1].tokens[0] == whole[0, -1].argmax()
 # %% id="guess-time"
 guess = None  # times faster
 
-# %% id="time" tags=["volatile"]
+# %% id="time"
 from kvcourse import timed
 
 ready, fresh = PreallocatedCache(len(second)), RadixPrefixCache(smollm2, max_bytes=2**28)
@@ -304,6 +304,7 @@ def over_ready():
     ready.truncate(common)
 
 
+# %% id="times" tags=["volatile"]
 first_token = {
     "all computed": timed(lambda: prefill(smollm2, second, PreallocatedCache(len(second))), runs=2, warmup=0),
     "with the prefix cache": timed(after_a_hit, runs=5),
@@ -350,11 +351,12 @@ guess = None  # the same key, or two
 # would be long, were it not for a **digest**: 16 bytes computed from any number of bytes, which nobody finds twice. Each key is the
 # digest of *the key before it* and the block's tokens: a **hash chain**.
 
-# %% id="first-blocks"
+# %% id="chain-imports"
 import hashlib
 from array import array
 
 
+# %% id="first-blocks"
 class FirstBlocks:
     def __init__(self, P=4, root=b"root"):
         self.P, self.root, self.blocks = P, root, {}
@@ -548,8 +550,9 @@ plot_trees(pictures)
 show_source(RadixTree._walk)
 
 # %% [markdown] id="explorer-text"
-# Step through a tree's life: match, insert, split, lease, evict, and a second tenant. What happens is the package's tree; only the
-# tensors are missing. Before step 8 decide which stretch will go. Then try texts of your own.
+# Step through a tree's life: match, insert, split, lease, evict (give up, to make room), and a second tenant: Ben, who shares
+# nothing with Ana. What happens is the package's tree; only the tensors are missing. Before step 8 decide which stretch will
+# go. Then try texts of your own.
 
 # %% id="explorer" tags=["volatile"]
 from kvcourse.viz import prefix_explorer
@@ -716,9 +719,9 @@ assert (before, after, pc.stats.tokens) == (7, 0, 0)
 weight[0, 200] = old
 
 # %% [markdown] id="explain-weights"
-# The model's **fingerprint** is in every key, and so are the dtype and the form of the weights. A server that loads a new checkpoint, or
-# an adapter, and keeps its prefix cache would mix two models in one answer, and nothing would crash. What was computed with other
-# weights is forgotten at the next look.
+# The model's **fingerprint** is in every key, and so are the dtype and the form of the weights. A server that loads a new
+# **checkpoint** (a file of weights) or an adapter (a few weights on top of them), and keeps its prefix cache, would mix two
+# models in one answer, and nothing would crash. What was computed with other weights is forgotten at the next look.
 
 # %% [markdown] id="verify-text"
 # And if a stored row is wrong all the same: a bit that flipped, a fault in the engine? Then nothing would show it, so there is a proof
@@ -842,9 +845,10 @@ print(f"of all blocks {unlimited.block_hit_rate:.3f} · of all tokens {unlimited
       f"{unlimited.request_mean_hit_rate:.3f}")  # fmt: skip
 
 # %% [markdown] id="ask-capacity"
-# That is the most that anything can find in this log: what was never there before cannot be. Room for a thousand blocks holds forty
-# requests. How much of the best rate does LRU reach there? And a cache that sees the future, and gives up what will be needed last
-# (Belady 1966; here `opt`)?
+# That is the most that anything can find in this log: what was never there before cannot be. Room for a thousand blocks holds
+# forty requests. How much of the best rate does LRU reach there? And a cache that sees the future, and gives up what will be
+# needed last (Belady 1966; here `opt`)? A third rule in the plot, `turns`, prefers what belongs to chats that have gone on
+# before.
 
 # %% id="guess-capacity"
 guess = {"lru": None, "opt": None}  # block hit rates at 1,000 blocks
@@ -886,8 +890,8 @@ assert 3000 < 120 * new_blocks < 10_000
 # memory too, and on disk.
 
 # %% [markdown] id="explain-policies"
-# `opt` is far above, since it gives up at once what nobody will ask for again. `turns` guesses at that without seeing the future: a chat
-# that has gone on before is likelier to go on, and its front is worth more than its tail.
+# `opt` is far above, since it gives up at once what nobody will ask for again. `turns` guesses at that without seeing the
+# future: who has come back is likelier to come back, and a chat's front is worth more than its tail.
 
 # %% [markdown] id="trace-text"
 # Your own log, or Mooncake's public one: the same on the command line is `kvcourse replay TRACE.jsonl --policy lru --capacity 10000`.
@@ -907,8 +911,8 @@ else:
     print("No trace here. Name one in KVCOURSE_TRACE, or in this cell.")
 
 # %% [markdown] id="change-policy"
-# **Change one thing.** Add `"lfu"` and `"slru"` to the policies of the plot. On a log of chats, why does it help so little to count how
-# often something was used?
+# **Change one thing.** Add `"lfu"` (what was used least often goes) and `"slru"` (what was used only once goes first) to the
+# policies of the plot. On a log of chats, why does it help so little to count how often something was used?
 
 # %% [markdown] id="closing"
 # ## What to keep
@@ -928,7 +932,8 @@ print(f"{'rows there already':24} {len(second) - common:9} {0:6.1f} MB {ready_ro
 print(f"\n{alone / hit:.0f} times sooner; {hit / ready_rows:.2f} times what the new tokens alone take")
 
 # %% [markdown] id="next"
-# Your turn: `exercises/10_prefix_cache.ipynb`, the longest match, the hash chain, and eviction that respects leases.
+# **Your turn:** exercise 10, `10_prefix_cache.ipynb` in your `work/` folder: the longest match, the hash chain, and eviction
+# that respects leases.
 #
-# A prefix cache forgets when it must, and ends with its process. A conversation is to be there tomorrow. **Next:** what survives
-# between turns? Lesson 11 gives a conversation a state of its own, that can be saved, resumed, rewound and branched.
+# A prefix cache forgets when it must, and ends with its process. A conversation is to be there tomorrow. **Next:** what
+# survives between turns? Lesson 11 gives a conversation a state of its own, that can be saved, resumed, rewound and branched.

@@ -246,7 +246,7 @@ assert [out.usage.cached_tokens for out in blocks] == [n // 16 * 16 for n in hel
 # %% [markdown] id="three-caches"
 # Three caches are called "the cache" in conversations about conversations:
 #
-# | | session cache | prefix cache | provider prompt cache |
+# | | session cache | prefix cache | provider prompt cache (lesson 13) |
 # |---|---|---|---|
 # | whose K/V | one conversation's | many requests', each common start once | your organisation's requests', at the provider |
 # | found by | its name: you come back to it | the longest equal start of the ids | the same, in the provider's steps and above its minimum |
@@ -315,7 +315,7 @@ assert check_template(tok, chat.messages).stable
 
 # %% [markdown] id="ask-thinking"
 # Models that think aloud before they answer come with templates that leave the thinking of earlier turns out, to save room in the
-# window: DeepSeek-R1's, Qwen3's. This one does it as they do. Where will the first difference be?
+# context: DeepSeek-R1's, Qwen3's. This one does it as they do. Where will the first difference be?
 
 # %% id="thinking-template"
 import copy
@@ -353,9 +353,10 @@ except TokenizerError as fault:
     print(fault.fault)
 
 # %% [markdown] id="explain-template"
-# A session with this template refuses the second turn and says where. Somebody has to choose: keep the thoughts, and the window fills; or
-# leave them out, and all that came after them is computed again. In a chat that is one answer, in an agent's run every tool call since
-# the last question. (Qwen3's does it with thinking turned off, too: an empty thought, in front of the newest answer only.)
+# A session with this template refuses the second turn and says where. Somebody has to choose: keep the thoughts, and the
+# context fills; or leave them out, and all that came after them is computed again. In a chat that is one answer; with an agent
+# (a model that calls tools in a loop, lesson 12) it is every tool call since the last question. (Qwen3's does it with thinking
+# turned off, too: an empty thought, in front of the newest answer only.)
 
 # %% [markdown] id="change-template"
 # **Change one thing.** Write a template that trims what is said (`message.content | trim`); many do. Which reply does
@@ -421,15 +422,15 @@ guess = None
 
 # %% id="rewind"
 branches["c"].rewind()
-print(f"after the rewind: {branches['c'].occupancy} ids, {branches['c'].cache.length} rows")
+print(f"after the rewind: {len(branches['c'].tokens)} ids, {branches['c'].cache.length} rows")
 again = branches["c"].send("And for the smell of hay?", max_new_tokens=12, sampler=Sampler(temperature=0.8, seed=2))
 print(f"{again.usage.cached_tokens} cached + {again.usage.computed_tokens} computed · {again.text}")
 assert again.usage.computed_tokens == reply.usage.computed_tokens - 1 and off(branches["c"]) < 1e-3
 
 # %% [markdown] id="explain-rewind"
-# Seventeen. The last token of the first answer got its row when the turn about snow began, and that row is right whatever comes next. So
-# a rewind computes nothing, and leaves no token without a row. What the lost turn did cost stays in the books: `ledger` counts what was
-# computed, not what was kept.
+# Seventeen. The last token of the first answer got its row when the turn about snow began, and that row is right whatever comes
+# next. So a rewind computes nothing, and leaves no token without a row. What the lost turn did cost stays in the session's
+# `ledger`, three numbers a turn: prompt tokens, cached ones, new ones. It says what was spent, not what was kept.
 
 # %% [markdown] id="change-sliding"
 # **Change one thing.** Give a session `cache=SlidingCache(32)` (lesson 08) and talk past 32 tokens. What do `rewind` and `regenerate`
@@ -757,9 +758,10 @@ from kvcourse import prefill, timed
 here = Session.load(path, smollm2)
 prompt = [*here.tokens, *tok.encode("\n" + asked("And of Greece?"), special=True)]
 pc = RadixPrefixCache(smollm2, max_bytes=2**26)
-pc.insert(here.tokens, here.cache)
+_ = pc.insert(here.tokens, here.cache)
 
 
+# %% id="measured-ways" tags=["volatile"]
 def from_prefix():
     cache = PreallocatedCache(len(prompt))
     with pc.lease(prompt) as hit:
@@ -794,8 +796,8 @@ for (name, way), n_tokens in zip(ways.items(), computed, strict=True):
 print(f"\nmedian of 5 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="next"
-# **Your turn:** exercise 11, `11_sessions.ipynb` in your `work/` folder. And `kvcourse chat --session trip` keeps a conversation for
-# tomorrow; in it `/fork`, `/rewind` and `/usage` do what this lesson did.
+# **Your turn:** exercise 11, `11_sessions.ipynb` in your `work/` folder. And `kvcourse chat --session trip` keeps a
+# conversation for tomorrow; in it `/fork`, `/rewind` and `/usage` do what this lesson did.
 #
-# A session makes each turn cheap. It does not make the conversation short: every turn is still in the window, and an agent that reads
-# files and calls tools fills it in an hour. **Next:** why do naive agents burn tokens? Lesson 12 counts them.
+# A session makes each turn cheap. It does not make the conversation short: every turn is still in the context, and an agent
+# that reads files and calls tools fills it in an hour. **Next:** why do naive agents burn tokens? Lesson 12 counts them.

@@ -296,6 +296,16 @@ def test_a_function_that_is_handed_over_runs_here_and_gets_our_own_object_back(w
     assert seen == [(os.getpid(), [1, 2], cache)] and back is cache
 
 
+def test_a_function_that_is_handed_over_may_give_out_objects_of_ours_and_gets_them_back(worker):
+    class Cache:
+        length = 7
+
+    made, seen = [Cache(), Cache()], []
+    source = "def probe(new, take):\n    first, last = new(0), new(1)\n    take(last)\n    take(first)\n    return first.length"
+    assert worker(source).answer(lambda i: Opaque(made[i], ("length",)), seen.append) == 7
+    assert seen[0] is made[1] and seen[1] is made[0]
+
+
 def test_what_our_function_raises_can_be_caught_there(worker):
     def model(x):
         raise IndexError("out of range")

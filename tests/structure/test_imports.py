@@ -24,10 +24,10 @@ LAYERS: list[set[str]] = [
     {"prefix"},
     {"ledger", "providers", "causes", "stamps"},
     {"sessions"},
-    {"context", "prompts"},
-    {"checks", "viz"},
+    {"context", "prompts", "zoo"},
+    {"checks", "viz", "certificate"},
     {"grader", "cli", "cli_exercises", "cli_grade", "cli_weights", "__main__", "course", "doctor", "lab", "lesson_files"}
-    | {"tables", "terminal", "cli_memory", "cli_replay", "cli_explain", "cli_lint"}
+    | {"tables", "terminal", "cli_memory", "cli_replay", "cli_explain", "cli_lint", "cli_certify", "cli_bench", "bench"}
     | {"cli_sessions", "session_folder", "session_tables", "chat_sessions", "chat_commands"},
 ]
 EXCEPTIONS = {

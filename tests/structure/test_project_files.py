@@ -45,7 +45,7 @@ def constraints() -> dict[str, Version]:
 
 def test_every_direct_dependency_is_pinned_within_its_range():
     pins = constraints()
-    for name, requirement in requirements("lab", "dask", "test").items():
+    for name, requirement in requirements("lab", "dask", "site", "test", "browser").items():
         assert name in pins, f"constraints.txt does not pin {name}"
         assert requirement.specifier.contains(pins[name]), f"{name}=={pins[name]} is outside {requirement.specifier}"
 
@@ -56,14 +56,14 @@ def test_no_pin_has_a_local_version_tag():
 
 def test_the_tests_run_with_the_pinned_versions():
     pins = constraints()
-    for name in requirements("lab", "dask", "test"):
+    for name in requirements("lab", "dask", "site", "test"):
         assert Version(metadata.version(name)).public == str(pins[name]), f"{name} is not the pinned one"
 
 
 def everything_needed() -> set[str]:
     """Names of all packages that any system gets: dependencies of dependencies, but not those of one platform or Python
     only, nor what is below torch, where each build (CPU, CUDA) has its own."""
-    needed, waiting = set(), list(requirements("lab", "dask", "test").values())
+    needed, waiting = set(), list(requirements("lab", "dask", "site", "test").values())
     while waiting:
         one = waiting.pop()
         name = canonicalize_name(one.name)
@@ -101,7 +101,7 @@ def test_contributing_fits_on_a_page():
     assert len(read("CONTRIBUTING.md").splitlines()) <= 60
 
 
-IGNORED = {".git", ".venv", "work", "__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+IGNORED = {".git", ".venv", "work", "build", "__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 MACHINE = {
     "a home folder": re.compile(r"(?<![\w.])/(?:home|Users|root)/[\w.-]+"),
     "a folder of one machine": re.compile(r"(?<![\w./~:-])/(?:work|opt|tmp|mnt|srv)/[\w.-]+"),

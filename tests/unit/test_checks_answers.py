@@ -1,10 +1,14 @@
 """The protocol between properties and an answer that runs in this process: copies, callbacks, kept objects, faults."""
 
+import signal
+import threading
+import time
 from collections import OrderedDict, namedtuple
 
 import pytest
 import torch
 
+from kvcourse.checks import local as local_module
 from kvcourse.checks.base import Answer, Broken, Draw, Kept, NotStarted, Opaque, Unknown, describe, expect, judge, raised
 from kvcourse.checks.local import LocalAnswer, snapshot
 
@@ -77,6 +81,17 @@ def test_a_function_handed_over_gets_the_very_opaque_object_back_and_copies_of_a
 
     local(theirs)(ours, Opaque(secret), torch.ones(2))
     assert seen[0][1] is secret and seen[0][0].sum() == 2
+
+
+def test_a_function_handed_over_may_give_out_opaque_objects_and_gets_them_back():
+    made, seen = [object(), object()], []
+
+    def theirs(new, take):
+        take(new(0))
+        take(new(1))
+
+    local(theirs)(lambda i: Opaque(made[i]), seen.append)
+    assert seen[0] is made[0] and seen[1] is made[1]
 
 
 def test_a_fault_found_in_our_function_counts_even_if_the_answer_swallows_it():
@@ -154,6 +169,43 @@ def test_sys_exit_in_an_answer_is_a_fault_and_an_interrupt_is_the_learners():
         local(exits)()
     with pytest.raises(KeyboardInterrupt):
         local(interrupted)()
+
+
+def stubborn():
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            pass
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no timers: a loop without an end is interrupted by hand"
+)
+def test_a_loop_without_an_end_is_a_fault_that_says_where(monkeypatch):
+    monkeypatch.setattr(local_module, "LONGEST_CALL_S", 0.2)
+    with pytest.raises(Broken, match=r"my_answer had not returned after .*, at line \d+: .* Does every loop end\?"):
+        local(stubborn)()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert local(lambda: 3)() == 3
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no timers: a loop without an end is interrupted by hand"
+)
+def test_somebody_else_s_timer_and_other_threads_are_left_alone(monkeypatch):
+    monkeypatch.setattr(local_module, "LONGEST_CALL_S", 0.05)
+    theirs = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    try:
+        assert local(lambda: time.sleep(0.2) or 1)() == 1
+    finally:
+        signal.signal(signal.SIGALRM, theirs)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(local(lambda: time.sleep(0.2) or 2)()))
+    thread.start()
+    thread.join()
+    assert found == [2]
 
 
 def test_the_first_property_that_breaks_is_reported_and_the_others_still_count():

@@ -10,10 +10,10 @@ from helpers import make_model, random_ids, uncached
 from helpers import small_models as small_models
 from torch import nn
 
+from kvcourse.huge_pages import empty_matrix
 from kvcourse.meter import Meter
 from kvcourse.models import linear as linear_module
 from kvcourse.models.linear import Conv1D, Packed, lay_out, linear
-from kvcourse.huge_pages import empty_matrix
 
 pytestmark = pytest.mark.usefixtures("small_models")
 

@@ -222,6 +222,28 @@ def test_marks_in_the_request_decide_what_anthropic_finds():
     assert cached["system"] == cached[""] > 0 and cached["question"] == 0
 
 
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+def test_openai_s_marks_are_read_and_the_one_it_sets_unasked_unless_that_is_switched_off(mode):
+    def request(k, marked):
+        mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if marked else {}
+        first = {"role": "system", "content": [{"type": "text", "text": 8 * LONG, **mark}]}
+        return {"messages": [first, *turns(k)], "prompt_cache_options": {"mode": mode}}
+
+    def cached(marked):
+        return lint_requests([request(k, marked) for k in (1, 2)], provider="openai:breakpoints").total("cached_tokens")
+
+    grown = cached(True)  # the second request goes on from the first, whose end was marked, or not
+    assert grown > 0
+    assert (grown > count_of_system()) == (mode == "implicit")
+
+
+def count_of_system():
+    """Tokens up to the mark behind the system part."""
+    return lint_requests(
+        [{"messages": [{"role": "system", "content": [{"type": "text", "text": 8 * LONG}]}, user(text)]} for text in "ab"],
+    ).total("cached_tokens")
+
+
 # Predictions come true.
 
 
@@ -413,6 +435,12 @@ def test_json_is_one_object_and_nothing_else_is_on_stdout(log, capsys):
     assert record["groups"][0]["cause"] == "clock" and record["skipped"] == 1 and record["provider"] == "openai:tenth"
     assert record["skipped_lines"][0]["line"] == 5 and "Line 5: it is not JSON" in captured.err
     assert "1 line skipped" in captured.err
+
+
+def test_where_colours_are_forced_a_pipe_still_gets_no_bar(log, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a notebook's kernel sets it
+    main_ends(["lint", str(log)], 0)
+    assert capsys.readouterr().err == ""
 
 
 def test_strict_stops_at_the_first_bad_line(log, capsys):

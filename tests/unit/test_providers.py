@@ -109,6 +109,8 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path):
         ("openai", {"input_tokens": 2006, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 1920}},
          (2006, 1920, 86, 3, 0)),
         ("openai", {"prompt_tokens": 9, "prompt_tokens_details": None}, (9, 0, 9, 0, 0)),
+        ("openai:breakpoints", {"input_tokens": 2600, "output_tokens": 5, "input_tokens_details": {
+            "cached_tokens": 2000, "cache_write_tokens": 400}}, (2600, 2000, 600, 5, 400)),
         ("anthropic", {"input_tokens": 21, "cache_read_input_tokens": 1880, "cache_creation_input_tokens": 100,
                        "output_tokens": 393}, (2001, 1880, 121, 393, 100)),
         ("anthropic", {"input_tokens": 21, "output_tokens": 3}, (21, 0, 21, 3, 0)),
@@ -158,7 +160,7 @@ def test_a_prompt_costs_what_each_of_its_tokens_costs():
 @pytest.mark.parametrize(
     ("provider", "shared", "reusable"),
     [("local", 1, 1), ("openai", 1023, 0), ("openai", 1024, 1024), ("openai", 1151, 1024), ("openai", 1152, 1152),
-     ("deepseek", 63, 0), ("deepseek", 130, 128), ("gemini:4096", 4095, 0), ("gemini", 1025, 1025)],
+     ("deepseek", 63, 0), ("deepseek", 130, 128), ("gemini:4096", 4095, 0), ("gemini", 2049, 2049)],
 )  # fmt: skip
 def test_a_shared_prefix_counts_from_the_minimum_on_in_whole_steps(provider, shared, reusable):
     assert rules_of(provider).reusable(shared) == reusable
@@ -250,6 +252,12 @@ def test_breakpoints_find_what_an_earlier_request_wrote_and_write_the_rest():
 @pytest.mark.parametrize(("blocks", "cached"), [(19, [0, 1800, 2400]), (20, [0, 1200, 1200])])
 def test_a_breakpoint_looks_back_twenty_blocks_itself_included_and_no_further(blocks, cached):
     assert [one.cached_tokens for one in replay_requests(chat(3, blocks), "anthropic").counts] == cached
+
+
+def test_breakpoints_without_a_limit_look_back_over_the_whole_request_and_know_no_steps():
+    found = replay_requests(chat(3, blocks=50, tokens=607), "openai:breakpoints")
+    assert [one.cached_tokens for one in found.counts] == [0, 1807, 2414]
+    assert found.cost == pytest.approx(1.25 * (1807 + 607 + 607) + 0.1 * (1807 + 2414))
 
 
 def test_below_the_minimum_nothing_is_written_and_nothing_found():

@@ -96,6 +96,12 @@ def test_lab_after_test_needs_nothing(checkout):
     assert checkout.did() == ["venv", ".[test]"]
 
 
+def test_after_browser_nothing_else_is_needed_and_before_it_test_is_not_enough(checkout):
+    for extra in ("test", "browser", "test", "site", "lab"):
+        checkout.run(extra, CHROMIUM="/a/browser")
+    assert checkout.did() == ["venv", ".[test]", ".[browser]"]
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
 def test_a_changed_file_installs_again_in_the_same_environment(checkout, name):
     checkout.run()

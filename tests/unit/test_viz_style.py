@@ -73,6 +73,19 @@ def test_roles_stay_apart_for_every_kind_of_eye(a: style.Role, b: style.Role, se
     assert distance(a.text, b.text, seen_by) > 15
 
 
+@pytest.mark.parametrize("seen_by", list(MACHADO))
+def test_slots_stay_apart_for_every_kind_of_eye(seen_by: str) -> None:
+    # CIE 1976: the distance in L*a*b*. "written" has the color of "held", and an outline of its own.
+    for a, b in itertools.combinations(style.SLOTS.values(), 2):
+        if {a.state, b.state} != {"held", "written"}:
+            assert distance(a.face, b.face, seen_by) > 15, f"{a.state} and {b.state}"
+
+
+def test_a_palette_of_red_and_green_would_not_pass() -> None:
+    assert distance("#FF0033", "#336633", "nobody") > 100
+    assert distance("#FF0033", "#336633", "protanopia") < 15
+
+
 def test_roles_and_slots_differ_in_more_than_color() -> None:
     assert [role.chip for role in style.ROLES] == ["W", "A", "Σ"]
     assert list(style.SLOTS) == ["held", "written", "reused", "evicted", "empty"]

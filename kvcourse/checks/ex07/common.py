@@ -24,6 +24,14 @@ def refuses(answer: Answer, *args: Any) -> bool:
     return False
 
 
+def refuses_with_a_value_error(answer: Answer, case: str, *args: Any) -> bool:
+    """The same where a refusal is due. An error of another kind is told together with the one that was asked for."""
+    try:
+        return refuses(answer, *args)
+    except Broken as fault:
+        raise Broken(f"{case}: expected a ValueError. {fault}") from None
+
+
 def a_cache(draw: Draw, length: int, capacity: int, layers: tuple[int, ...], B: int = 1, H: int = 2, D: int = 4) -> dict:
     """A cache in which every slot of every buffer holds something, also those that are not in use."""
     rows = {layer: (draw.tensor(B, H, capacity, D), draw.tensor(B, H, capacity, D)) for layer in layers}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kvcourse.checks.base import Answer, Draw, Property, describe, expect
-from kvcourse.checks.ex07.common import a_cache, buffers, look, refuses, same
+from kvcourse.checks.ex07.common import a_cache, buffers, look, refuses, refuses_with_a_value_error, same
 
 LAYERS = (0, 1, 5)
 
@@ -72,7 +72,7 @@ def after(answer: Answer, draw: Draw, length: int, n: int) -> dict[str, Any]:
 
 def refused_unchanged(answer: Answer, draw: Draw, length: int, n: int, why: str) -> None:
     kept = answer.keep(a_cache(draw, length, 8, LAYERS))
-    refused = refuses(answer, kept, n)
+    refused = refuses_with_a_value_error(answer, f"Of {length} tokens, truncate({n})", kept, n)
     now = look(kept)["length"]
     outcome = f"the length is {shown(now)} and there was no ValueError"
     expect(refused, f"Of {length} tokens, truncate({n}) should be refused; {outcome}. {why}")

@@ -161,7 +161,7 @@ def refuses_by_itself(answer: Answer, kept: Kept, given: Pair) -> bool:
     except Broken as fault:
         if " stopped with RuntimeError" in str(fault):
             raise Broken("Rows that do not fit: torch stopped the write half-way, with a RuntimeError. Ask first.") from None
-        raise
+        raise Broken(f"Rows that do not fit: expected a ValueError. {fault}") from None
 
 
 def silent(T: int) -> str:

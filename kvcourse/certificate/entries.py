@@ -1,0 +1,118 @@
+"""Lesson 14: a proof, what came of it, and all of them in one table. Knows nothing about what is proved.
+
+A table names no times: counts are the same on every machine, and so is the table.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvcourse.certificate.bed import Bed
+from kvcourse.certificate.bench import Bench, Failure
+
+Run = Callable[[Bed, Bench], None]
+_SHOWN = 3  # failures of a proof that the table tells
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A claim, by name. own: the field of a Bed of which it asks, where it can be asked of anybody's cache."""
+
+    name: str
+    lesson: int
+    run: Run
+    own: str | None = None
+
+
+class Book(list[Proof]):
+    """Proofs, entered by decorating their functions. A function's name is the claim."""
+
+    def __call__(self, lesson: int, *, own: str | None = None) -> Callable[[Run], Run]:
+        def enter(run: Run) -> Run:
+            self.append(Proof(run.__name__.replace("_", " "), lesson, run, own))
+            return run
+
+        return enter
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a proof. failures: of which cases, and what differed."""
+
+    name: str
+    lesson: int
+    cases: int
+    comparisons: int
+    numbers: int
+    failures: tuple[Failure, ...] = ()
+    not_claimed: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def verdict(self) -> str:
+        if self.failures:
+            return "FAILS"
+        return "holds" if self.comparisons else "not claimed"
+
+    def as_record(self) -> dict[str, Any]:
+        failures = [failure._asdict() for failure in self.failures]
+        return {**self.__dict__, "failures": failures, "not_claimed": list(self.not_claimed), "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Every result, in the order of the lessons. `print` shows the table."""
+
+    results: tuple[Result, ...]
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """All of them hold, and something was compared."""
+        return all(result.ok for result in self.results) and self.comparisons > 0
+
+    @property
+    def failed(self) -> list[Result]:
+        return [result for result in self.results if not result.ok]
+
+    @property
+    def comparisons(self) -> int:
+        return sum(result.comparisons for result in self.results)
+
+    @property
+    def numbers(self) -> int:
+        return sum(result.numbers for result in self.results)
+
+    def __getitem__(self, name: str) -> Result:
+        """The result of the proof of that name."""
+        return next(result for result in self.results if result.name == name)
+
+    @property
+    def summary(self) -> str:
+        held = sum(result.verdict == "holds" for result in self.results)
+        rest = len(self.results) - held - len(self.failed)
+        parts = [f"{held} of {len(self.results)} proofs hold"] + ([f"{len(self.failed)} fail"] if self.failed else [])
+        parts += [f"{rest} not claimed"] if rest else []
+        return f"{', '.join(parts)}; {self.comparisons:,} comparisons of {self.numbers:,} numbers"
+
+    def __str__(self) -> str:
+        width = max((len(result.name) for result in self.results), default=5)
+        lines = [f"lesson  {'proof':{width}}  {'cases':>5}  {'comparisons':>11}  {'numbers':>10}"]
+        for one in self.results:
+            lines.append(
+                f"{one.lesson:6}  {one.name:{width}}  {one.cases:5}  {one.comparisons:11,}  {one.numbers:10,}  {one.verdict}"
+            )
+            lines += [f"{'':8}  {failure.case}: {failure.why}" for failure in one.failures[:_SHOWN]]
+            if len(one.failures) > _SHOWN:
+                lines.append(f"{'':8}  and {len(one.failures) - _SHOWN} more of {one.cases} cases")
+        return "\n".join([*lines, "", self.summary])
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "ok": self.ok, "proofs": len(self.results), "comparisons": self.comparisons, "numbers": self.numbers,
+            "seconds": round(self.seconds, 2), "results": [result.as_record() for result in self.results],
+        }  # fmt: skip
