@@ -74,7 +74,9 @@ class _Controls:
     def show(self, _: dict[str, Any] | None = None) -> None:
         at = (self.layer.value, self.head.value, self.query.value)
         layer, head, query = at
-        heads = self.patterns.values.shape[1]
+        heads, T = self.patterns.values.shape[1:3]
         place = layer * heads + head
         self.picture.show(self.drawn[place, query], self.titles)
         self.line.value = f'<b role="status" aria-live="polite">{html.escape(look(self.patterns, *at))}</b>'
+        near = [(place, query - 1), (place, query + 1), (layer * heads + (head + 1) % heads, query)]
+        self.drawn.ahead([(one, t) for one, t in near if 0 <= t < T])
