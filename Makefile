@@ -17,10 +17,10 @@ PAGES := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two set-ups at once would write into the same .venv
-.PHONY: help lab fetch test test-all check notebooks site clean browser-draft setup-lab setup-test setup-site setup-browser
+.PHONY: help lab fetch test test-all check notebooks site clean test-browser setup-lab setup-test setup-site setup-browser
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 lab: setup-lab ## open JupyterLab on the first lesson; your own exercises are in work/
 	@$(BIN)/kvcourse fetch smollm2 || echo "The real model is missing, so cells that use it will stop and say so; everything else works."
@@ -47,7 +47,7 @@ notebooks: setup-test fetch ## rebuild what changed in sources/, and the generat
 	$(BIN)/python -m tools.docs_map
 	$(BIN)/python -m tools.kill_table
 
-browser-draft: setup-browser fetch
+test-browser: setup-browser fetch ## open every lesson in a real browser, and use its widgets
 	$(BIN)/python -m pytest -q tests/browser/test_speed.py
 	$(BIN)/python -m pytest $(PAGES) tests/browser --ignore=tests/browser/test_speed.py
 

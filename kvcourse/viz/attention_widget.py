@@ -64,6 +64,7 @@ class _Controls:
         self.hint.value = html.escape(HINT)
         framed = widgets.column(self.picture.widget, width_px=round(WIDTH * style.DPI))
         self.widget = widgets.column(widgets.row(self.layer, self.head, self.query), self.hint, self.line, framed)
+        self.last = T - 1  # the query that was shown before
         self.query.value = T - 1
         self.show()
 
@@ -78,5 +79,6 @@ class _Controls:
         place = layer * heads + head
         self.picture.show(self.drawn[place, query], self.titles)
         self.line.value = f'<b role="status" aria-live="polite">{html.escape(look(self.patterns, *at))}</b>'
-        near = [(place, query - 1), (place, query + 1), (layer * heads + (head + 1) % heads, query)]
-        self.drawn.ahead([(one, t) for one, t in near if 0 <= t < T])
+        onward = 1 if query >= self.last else -1
+        self.last = query
+        self.drawn.ahead([(place, t) for t in (query + onward, query - onward) if 0 <= t < T])

@@ -72,7 +72,7 @@ class NotebookPage:
         self.page.wait_for_function(condition, arg=argument, timeout=patience_ms)
 
     def settle(self) -> None:
-        """Until nothing is left that widgets have sent, and what came back has been drawn."""
+        """Until nothing is left that widgets have sent, and all that came back has been taken in and drawn."""
         self.wait("() => kv.pending.size === 0")
         self.page.evaluate("() => kv.kernel().requestExecute({code: '', silent: true, store_history: false}).done")
         self.wait("() => kv.pending.size === 0")
@@ -88,6 +88,7 @@ class NotebookPage:
         self.page.evaluate("kv.listen(); kv.answers = []")
         self.menu("Run", "Run All Cells")
         self.wait("() => kv.answers.length >= kv.code().length || kv.failed().length", patience_ms=PATIENCE_MS)
+        self.settle()  # an answer that has arrived is not in its cell yet
 
     def run_cell(self, cell_id: str) -> None:
         """Put the cursor into a cell, press Shift and Enter, and wait for the kernel's answer."""
@@ -95,6 +96,7 @@ class NotebookPage:
         self.page.evaluate("kv.listen(); kv.answers = []")
         self.page.keyboard.press("Shift+Enter")
         self.wait("() => kv.answers.length > 0", patience_ms=PATIENCE_MS)
+        self.settle()
 
     def show(self, cell_id: str) -> Locator:
         """Scroll to a cell and make it the active one. Returns it."""
