@@ -447,7 +447,9 @@ ROOMY, TIGHT = 400_000, 100_000  # room for all four and the next; for two of th
 def killed_writer(folder, seed, budget, wait_s):
     """Run the writer, kill it after a while, and return what it has reported."""
     code = WRITER.format(tests=str(TESTS), folder=str(folder), seed=seed, budget=budget, names=NAMES)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # Unbuffered: readline would take lines behind the first one with it, and communicate reads behind its back.
+    with subprocess.Popen([sys.executable, "-c", code], bufsize=0, **pipes) as writer:
         assert writer.stdout.readline() == b"ready\n", writer.stderr.read().decode()
         time.sleep(wait_s)
         writer.send_signal(signal.SIGKILL)
