@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
@@ -125,10 +127,18 @@ def _own_streams() -> tuple[TextIO, TextIO]:
     return requests, replies
 
 
+def _end_with(parent: int) -> None:
+    """End when the parent was killed, in the middle of a task too; the sandbox and its workers end with us."""
+    while os.getppid() == parent:
+        time.sleep(limits.PARENT_CHECK_S)
+    os._exit(1)
+
+
 def main() -> None:
     requests, replies = _own_streams()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when it is over, by closing the input
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if sys.platform == "linux":
         with open("/proc/self/statm", encoding="ascii") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()

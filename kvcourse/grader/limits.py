@@ -23,6 +23,7 @@ TMP_BYTES = 64 << 20  # its /tmp, in memory, gone with it
 OPEN_FILES = 64
 PROCESSES = 24  # threads count too
 MEMORY_CHECK_S = 0.05
+PARENT_CHECK_S = 0.5  # how often a judge looks whether whoever asked it is still there
 
 # What it says to the judge.
 FRAME_BYTES = 64 << 20  # tensors of one message
