@@ -82,7 +82,7 @@ class Index:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of it or nothing, alone among all processes. Transactions nest."""
         with self._lock:
-            if self._db.in_transaction:
+            if self._nested():
                 yield self._db
                 return
             try:
@@ -97,6 +97,12 @@ class Index:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise _failed(self._path, error) from error
+
+    def _nested(self) -> bool:
+        try:
+            return self._db.in_transaction
+        except sqlite3.Error as error:  # it is closed
+            raise _failed(self._path, error) from error
 
     # Looking.
 

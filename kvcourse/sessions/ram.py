@@ -25,6 +25,10 @@ class Held(NamedTuple):
         """version: of what is on disk under this name now."""
         return self.version == version if self.saved else version is None or version <= self.version
 
+    def is_newer_than(self, version: int) -> bool:
+        """Whether this was put after the file of that version was written."""
+        return self.version > version if self.saved else self.version >= version
+
 
 class Memory:
     """Sessions by name, the one used last at the end. Its lock is never held while somebody else's is waited for."""
@@ -38,27 +42,39 @@ class Memory:
         """Whether there is room for a session if all others go."""
         return size_bytes(content) <= self.max_bytes
 
-    def names(self) -> list[str]:
+    def all(self) -> dict[str, Held]:
+        """What is held at this moment, current or not."""
         with self._lock:
-            return list(self._held)
+            return dict(self._held)
 
-    def put(
-        self, name: str, content: SessionFile, version: int, now: float, *, saved: bool, pinned: bool | None = None
-    ) -> tuple[Held, Held | None]:
-        """Hold a session; return what is held now, and what was before."""
-        held = Held(content, version, saved, pinned, size_bytes(content), now)
+    def put(self, name: str, content: SessionFile, version: int, now: float, pinned: bool | None) -> tuple[Held, Held | None]:
+        """Hold what is nowhere else; return what is held now, and what was before.
+
+        version: of the newest file of all. Nobody may write one in the meantime: it would count as newer than this.
+        """
+        held = Held(content, version, False, pinned, size_bytes(content), now)
         with self._lock:
             before = self._held.get(name)
-            self._held[name] = held
-            self._held.move_to_end(name)
+            self._hold(name, held)
         return held, before
 
-    def add(self, name: str, content: SessionFile, version: int, now: float) -> Held | None:
-        """Hold a copy of what was read from disk, if it fits, unless something is held under that name by now."""
+    def copy(self, name: str, content: SessionFile, version: int, now: float) -> Held | None:
+        """Hold a copy of what is on disk, if it fits. What was held before goes, unless it was put since: None, then."""
         with self._lock:
-            if name in self._held or not self.fits(content):
+            before = self._held.get(name)
+            if before is not None:
+                if before.is_newer_than(version):
+                    return None
+                del self._held[name]
+            if not self.fits(content):
                 return None
-            return self.put(name, content, version, now, saved=True)[0]
+            held = Held(content, version, True, None, size_bytes(content), now)
+            self._hold(name, held)
+            return held
+
+    def _hold(self, name: str, held: Held) -> None:
+        self._held[name] = held
+        self._held.move_to_end(name)
 
     def current(self, name: str, version: int | None) -> Held | None:
         """What is held under a name, unless it is no longer current: that is forgotten. version: of what is on disk now."""

@@ -77,7 +77,8 @@ class SessionStore:
         require_name(name)
         content = session if isinstance(session, SessionFile) else _as_file(session, copy=self._ram.max_bytes > 0)
         if not durable and self._ram.fits(content):
-            held, before = self._ram.put(name, content, self._index.latest(), self.clock(), saved=False, pinned=pinned)
+            with self._index.transaction():  # a file written in the meantime would count as newer than this
+                held, before = self._ram.put(name, content, self._index.latest(), self.clock(), pinned)
             try:
                 self._fit()
             except BaseException:
@@ -86,11 +87,10 @@ class SessionStore:
             return self._listed(name, self._index.get(name), held)
         row = self._write(name, content, pinned)
         assert row is not None
-        if self._ram.fits(content):
-            self._fit_copy(name, self._ram.put(name, content, row.version, row.used, saved=True)[0])
-        else:
-            self._ram.pop(name)
-        return self._listed(name, row, self._ram.current(name, row.version))
+        copy = self._ram.copy(name, content, row.version, row.used)
+        if copy is not None:
+            self._fit_copy(name, copy)
+        return self._listed(name, row, copy if copy is not None and self._ram.has(name, copy) else None)
 
     def get(self, name: str, model: "CausalLM", tokenizer: Any = None, **options: Any) -> "Session | None":
         """A session of your own, equal to what was put; None if there is none (any more).
@@ -113,9 +113,9 @@ class SessionStore:
         if row is not None:
             self._index.touch(name, now)
         if held is None and row is not None and self._index.version(name) == row.version:
-            added = self._ram.add(name, content, row.version, now)
-            if added is not None:
-                self._fit_copy(name, added)
+            copy = self._ram.copy(name, content, row.version, now)
+            if copy is not None:
+                self._fit_copy(name, copy)
         return session
 
     def read(self, name: str) -> SessionFile | None:
@@ -126,7 +126,8 @@ class SessionStore:
     def delete(self, name: str) -> bool:
         """Forget a session, here and on disk; False if there was none."""
         require_name(name)
-        held, known = self._ram.pop(name), self._index.forget(name)
+        with self._index.transaction():  # between the two, an earlier version could be read
+            held, known = self._ram.pop(name), self._index.forget(name)
         self._folder.sweep()
         return known or held is not None
 
@@ -141,11 +142,13 @@ class SessionStore:
 
     def list(self) -> Listing:
         """Everything that `get` would find, the one used last first."""
-        rows = {row.name: row for row in self._index.all()}
+        with self._index.transaction():  # what moves from memory to disk in the meantime would be in neither
+            rows, memory = {row.name: row for row in self._index.all()}, self._ram.all()
         listed = []
-        for name in {*rows, *self._ram.names()}:
-            row = rows.get(name)
-            held = self._ram.current(name, row.version if row else None)
+        for name in {*rows, *memory}:
+            row, held = rows.get(name), memory.get(name)
+            if held is not None and not held.is_current(row.version if row else None):
+                held = None
             if held is not None and not held.saved:
                 is_there = not self._is_old(held, row)
             else:
