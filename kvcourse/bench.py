@@ -41,6 +41,8 @@ def bench(model: Any, prompt_tokens: int = 256, new_tokens: int = 16, rounds: in
     for name, value, least in (("prompt_tokens", prompt_tokens, 2), ("new_tokens", new_tokens, 1), ("rounds", rounds, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{name} is a number.", expected=f"{least} or more", got=value, todo="Correct it.")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise InputError("seed is a number of 64 bits.", expected="0, 1, 2 ...", got=seed, todo="Correct it.")
     if prompt_tokens + new_tokens > model.config.context_length:
         raise InputError("That is more than the model was made for.", expected=f"at most {model.config.context_length} tokens",
                          got=prompt_tokens + new_tokens, todo="Ask for fewer.")  # fmt: skip

@@ -32,7 +32,7 @@ ADVICE: dict[str, str] = {
     "template": "Render every request with one template, and the same system part.",
     "history": "Append to the conversation; leave earlier turns as they were sent.",
     "whitespace": "Build the text in one place, with the same spaces and line breaks each time.",
-    "re_encoded": "Keep the token ids of what was generated, and append to them, instead of encoding its text again.",
+    "re_encoded": "Keep the ids of what was generated, and append to them, instead of encoding its text again.",
     "evicted": "Give the cache more max_bytes, or another policy.",
     "expired": "Give the cache a longer ttl, or ask again sooner.",
     "other_namespace": "Share a namespace only between those who may see each other's text.",

@@ -28,9 +28,8 @@ def bench(
         rows = [{"way": way.name, "tokens": way.tokens, "bytes_held": way.bytes_held, "seconds": way.seconds} for way in ways]
         print(json.dumps({"model": model, "device": device_name(), "prompt_tokens": prompt, "new_tokens": new, "ways": rows}))
         return
-    print_ways(
-        ways, f"{model}, {device_name()}: {prompt} tokens are read and {new} written, by greedy choice, {rounds} rounds."
-    )
+    often = "1 round" if rounds == 1 else f"{rounds} rounds"
+    print_ways(ways, f"{model}, {device_name()}: {prompt} tokens are read and {new} written, by greedy choice, {often}.")
 
 
 def print_ways(ways: "list[Way]", title: str) -> None:

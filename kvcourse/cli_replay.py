@@ -117,6 +117,8 @@ def print_rates(rates: "list[Rates]", requests: "list[Request]", block_tokens: i
     from rich import box
     from rich.table import Table
 
+    from kvcourse.tables import print_whole
+
     tokens = sum(request.input_length for request in requests)
     table = Table(box=box.SIMPLE)
     for name in ("capacity in blocks", "hit rate in blocks", "in tokens", "mean over requests"):
@@ -125,14 +127,20 @@ def print_rates(rates: "list[Rates]", requests: "list[Request]", block_tokens: i
         size = "no limit" if one.capacity_blocks is None else f"{one.capacity_blocks:,}"
         table.add_row(size, f"{one.block_hit_rate:.4f}", f"{one.token_hit_rate:.4f}", f"{one.request_mean_hit_rate:.4f}")
     lines = (
-        f"{rates[0].requests:,} requests, {rates[0].blocks:,} blocks of {block_tokens} tokens, {tokens:,} input tokens; "
+        f"{counted(rates[0].requests, 'request')}, {counted(rates[0].blocks, 'block')} of {block_tokens} "
+        f"{'token' if block_tokens == 1 else 'tokens'}, "
+        f"{counted(tokens, 'input token')}; "
         f"policy {rates[0].policy}.",
         "In blocks: hit blocks / blocks. In tokens: tokens in hit blocks / input tokens, a last block counted as far as it is "
         "filled. Mean over requests: of each one's hit blocks / its blocks.",
     )
     console.print(lines[0], highlight=False, soft_wrap=True)
-    console.print(table)
+    print_whole(table, console)
     console.print(lines[1], highlight=False, soft_wrap=True)
+
+
+def counted(n: int, word: str) -> str:
+    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"
 
 
 def name_skipped(skipped: "list[BrokenLine]") -> None:

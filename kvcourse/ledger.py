@@ -80,6 +80,8 @@ class Ledger:
     """
 
     def __init__(self, limit: float, turns: Iterable[TurnCount] = ()) -> None:
+        if not limit > 0:  # this way round NaN is none, too
+            raise InputError("A window holds tokens.", expected="a limit above 0", got=limit, todo="Give the context length.")
         self.limit = limit
         self._turns: list[TurnCount] = []
         for turn in turns:

@@ -73,7 +73,7 @@ class WordTokenizer(Tokenizer):
         super().__init__(backend, chat=chat, stop_ids=_ids(backend, stop))
 
     def _cannot_encode(self, text: object, error: Exception) -> TokenizerError:
-        if not isinstance(text, str):
+        if not isinstance(text, str) or any("\ud800" <= character <= "\udfff" for character in text):  # half a pair
             return super()._cannot_encode(text, error)
         vocab = self._backend.get_vocab()
         words = (word for word, _ in self._backend.pre_tokenizer.pre_tokenize_str(text))

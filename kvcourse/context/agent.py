@@ -50,8 +50,9 @@ class Run:
 
 
 def scripted(n_steps: int, *, system: int, task: int, answer: int, result: int, vocab_size: int = 2**31) -> Script:
-    """A script of these sizes (tokens), in which no two parts begin alike."""
-    for name, value in (("n_steps", n_steps), ("system", system), ("task", task), ("answer", answer), ("result", result)):
+    """A script of these sizes (tokens), in which no two parts begin alike, if vocab_size is more than all tokens together."""
+    sizes = {"n_steps": n_steps, "system": system, "task": task, "answer": answer, "result": result, "vocab_size": vocab_size}
+    for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name} is a number.", expected="1 or more", got=value, todo="Correct it.")
     counter = iter(range(10**12))

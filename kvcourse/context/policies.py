@@ -77,7 +77,7 @@ class Summarise:
     summary: from the parts that go to the tokens that stand for them.
     """
 
-    name, breaks_prefix = "summarise", "at every request, from the `keep`-th step on"
+    name, breaks_prefix = "summarise", "at every request, from number `keep` + 2 on"
 
     def __init__(self, summary: Summariser, keep: int = 4) -> None:
         _require_positive("keep", keep)

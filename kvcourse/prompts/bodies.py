@@ -129,6 +129,8 @@ def _message(message: Any, where: str) -> Message:
     role = message.get("role") if isinstance(message, dict) else None
     if not isinstance(role, str) or not role:
         raise _refused(where, '{"role": ..., "content": ...}', _outline(message), "Correct the body.")
+    if role.splitlines() != [role]:  # templates write it into a line of its own
+        raise _refused(where, "a role without line breaks", repr(role), "Correct the body.")
     content = _text(message.get("content"), where)
     calls = message.get("tool_calls") or []
     if not content and not calls and message.get("content") is None:

@@ -39,7 +39,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a request did not reuse. earlier: the number of the other one. gained: characters shared once all is mended."""
+    """What a request did not reuse. earlier: the number of the other one. shared: characters, once all is mended.
+
+    gained: characters that are computed now, and would not be then.
+    """
 
     verdict: Verdict
     earlier: int
@@ -83,6 +86,7 @@ class Families:
     def add(self, text: Text, number: int, seconds: float | None) -> tuple[Found, int, Loss | None]:
         """Add a request; return what was there of it, its family's number, and what it lost."""
         found = self.tree.insert(text.text, number, seconds)
+        self._forget()  # before anything is compared: of a text that the tree has dropped, nothing is left to read
         first = next((n for n, end in enumerate(text.ends) if end > found.shared), len(text.items))
         told = self._told(text, found.shared, first)
         loss = self._loss(text, found, told, seconds)
@@ -95,7 +99,6 @@ class Families:
         roles = "\n".join(message["role"] for message in text.body.messages)
         lengths = array("L", map(len, text.items))
         self._seen[number] = _Seen(found.end, len(text.body.tools), lengths, roles, family, seconds)
-        self._forget()
         return found, family, loss
 
     def body(self, number: int) -> Body:
@@ -154,11 +157,11 @@ class Families:
         return self.count
 
     def _forget(self) -> None:
-        """Requests whose text the tree no longer has, and the oldest of too many."""
+        """Requests whose text the tree no longer has, and the oldest where there is no room for one more."""
         gone = self.tree.forgotten_up_to
         while self._seen:
             oldest = next(iter(self._seen))
-            if len(self._seen) <= _REQUESTS and (gone is None or oldest > gone):
+            if len(self._seen) < _REQUESTS and (gone is None or oldest > gone):
                 return
             del self._seen[oldest]
 
@@ -169,10 +172,11 @@ def _between(text: Text, theirs: Body, earlier: int, alive: int) -> Loss | None:
     if not verdict.findings:
         return None
     shared = shared_characters(verdict.mended, theirs) + verdict.extra
-    gained = shared - verdict.moved - alive
+    more = shared - verdict.moved - alive
+    gained = more - max(0, verdict.grown)
     first = verdict.findings[0]
     at_end = first.message == len(text.body.messages) - 1 and first.cause.kind != "history"
-    if gained < (_LEAST_AT_END if at_end else _LEAST):
+    if more < (_LEAST_AT_END if at_end else _LEAST) or gained <= 0:
         return None
     if isinstance(first.message, int) and first.cause.kind != "history":
         needed = _CONTENT.get(text.body.messages[first.message]["role"], 0)

@@ -42,30 +42,36 @@ class Verdict:
     """The faults between two requests, in order, and `ours` as it would be without them.
 
     moved: characters that would have to stand elsewhere (a clock), and so are not shared. extra: characters that are shared
-    beyond what the mended request shows: paragraphs that both have, each among others.
+    beyond what the mended request shows: paragraphs that both have, each among others. grown: characters by which the mended
+    request is longer, since it keeps turns that `ours` has left out; below 0: shorter. A clock that is moved changes no length,
+    and of two templates, tool lists or spacings either may be the one that stays.
     """
 
     findings: tuple[Finding, ...]
     mended: Body
     moved: int = 0
     extra: int = 0
+    grown: int = 0
 
 
 def judge(ours: Body, theirs: Body) -> Verdict:
     """Name and mend what keeps `ours` from reusing `theirs`, as far as it was not meant."""
     findings: list[Finding] = []
-    moved = extra = 0
+    moved = extra = grown = 0
     while len(findings) < _MOST:
         found = _next_fault(ours, theirs)
         if found is None:
             break
-        finding, ours, more = found
+        finding, mended, more = found
         findings.append(finding)
         moved += len(finding.cause.ours) if finding.cause.kind in _STAMPS else 0
+        left_out = finding.cause.kind == "history" or len(mended.messages) > len(ours.messages)  # or the system part is gone
+        grown += length(mended) - length(ours) if left_out else 0
+        ours = mended
         extra += more
         if more:
             break
-    return Verdict(tuple(findings), ours, moved, extra)
+    return Verdict(tuple(findings), ours, moved, extra, grown)
 
 
 def tool_texts(body: Body) -> list[str]:
@@ -81,6 +87,11 @@ def message_text(message: Message) -> str:
 def item_texts(body: Body) -> list[str]:
     """All of a request, in order: each tool, then each message."""
     return tool_texts(body) + [message_text(one) for one in body.messages]
+
+
+def length(body: Body) -> int:
+    """Characters of a request."""
+    return sum(map(len, item_texts(body)))
 
 
 def shared_characters(one: Body, other: Body) -> int:

@@ -14,11 +14,14 @@ from typing import Any
 from kvcourse.errors import InputError, KVCourseError, TokenizerError
 from kvcourse.prompts.counting import Counter
 from kvcourse.prompts.families import Families, Text
-from kvcourse.prompts.lint_report import Report
+from kvcourse.prompts.lint_report import CUTS_AT_ONCE, Report, plural
 from kvcourse.prompts.logs import BadLine, Entry, entries_of, read_log
+from kvcourse.prompts.mending import MendedLog
 from kvcourse.providers.rules import Rules, rules_of
 from kvcourse.providers.usage import usage_of
 from kvcourse.tokenizer_base import Tokenizer
+
+DEAREST = 1e12  # so that no sum is more than a number holds
 
 __all__ = ["Linter", "Report", "lint_log", "lint_requests"]
 
@@ -66,12 +69,13 @@ class Linter:
     def __init__(
         self, tokenizer: Tokenizer | None = None, provider: str | Rules = "local", base_price: float | None = None
     ) -> None:
-        if base_price is not None and not 0 <= base_price < float("inf"):
-            raise InputError("A price is 0 or more.", expected="money for a million input tokens", got=base_price,
-                             todo="Leave it out for tokens only.")  # fmt: skip
+        if base_price is not None and not 0 <= base_price <= DEAREST:
+            raise InputError("That is no price.", expected=f"money for a million input tokens, 0 to {DEAREST:,.0f}",
+                             got=base_price, todo="Leave it out for tokens only.")  # fmt: skip
         self.rules = provider if isinstance(provider, Rules) else rules_of(provider)
         self._families = Families(self.rules.lifetime_seconds, self.rules.renewed)
         self._counter = Counter(self.rules, tokenizer)
+        self._mended = MendedLog(self.rules), MendedLog(self.rules, CUTS_AT_ONCE)
         self._report = Report(self.rules, self._counter.measure.unit, base_price)
 
     def add(self, entry: Entry | BadLine, strict: bool = False) -> None:
@@ -88,21 +92,26 @@ class Linter:
     def report(self) -> Report:
         """All that was found. Raises: InputError where no request could be read."""
         if not self._report.requests:
-            got = f"{self._report.skipped_lines} lines that hold none" if self._report.skipped_lines else "nothing"
+            n = self._report.skipped_lines
+            got = f"{n:,} {plural('line', n)} without one" if n else "nothing"
             todo = f"The first: {self._report.skipped[0].reason}" if self._report.skipped else "Give it a log."
             raise InputError("There is no request in this log.", expected="one request body a line", got=got, todo=todo)
         self._report.forgotten = self._families.tree.forgotten_up_to is not None
         return self._report
 
     def _add(self, entry: Entry) -> None:
-        text = Text.of(entry.body)
-        found, family, loss = self._families.add(text, entry.line, entry.seconds)
         try:
-            count = self._counter.count(entry, text, found)
+            self._counter.require_countable(entry)
         except (InputError, TokenizerError) as error:
             raise BadLine(entry.line, error.fault, error.expected, error.got) from error
-        lost = 0 if loss is None else self._counter.lost(count, text, loss, lambda: self._families.body(loss.earlier))
-        self._report.add(entry, family, count, loss, lost)
+        text = Text.of(entry.body)
+        found, family, loss = self._families.add(text, entry.line, entry.seconds)
+        count = self._counter.count(entry, text, found)
+        sharing = None
+        if loss is not None:
+            sharing = self._counter.sharing(count, text, loss, lambda: self._families.body(loss.earlier))
+        mended, fewer_cuts = (log.count(entry.line, count, text, found, loss, sharing) for log in self._mended)
+        self._report.add(entry, family, count, loss, mended, fewer_cuts)
         if entry.usage is not None:
             try:
                 self._report.measured(usage_of(self.rules, entry.usage))

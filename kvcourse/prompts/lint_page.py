@@ -5,7 +5,7 @@ Every text from the log is escaped: a log holds what strangers wrote.
 
 from html import escape
 
-from kvcourse.prompts.lint_report import Group, Report
+from kvcourse.prompts.lint_report import Group, Report, plural
 from kvcourse.prompts.report import in_words
 
 _STYLE = """
@@ -39,10 +39,12 @@ def _head(report: Report, name: str) -> str:
     prompt, cached, lost = (report.total(one) for one in ("prompt_tokens", "cached_tokens", "tokens_lost"))
     rows = [
         ("requests", f"{report.requests:,}"), (f"prompt, {report.unit}", f"{prompt:,}"), ("cached", f"{cached:,}"),
-        ("lost", f"{lost:,}"), ("lost, in base-price tokens", f"{report.total('cost_lost'):,.0f}"),
+        ("lost", f"{lost:,}"),
     ]  # fmt: skip
-    money = report.money(report.total("cost_lost"))
-    rows += [] if money is None else [("lost, in money", f"{money:,.4g}")]
+    cost = report.total("cost_lost")
+    money, what = report.money(abs(cost)), "lost" if round(cost, 6) >= 0 else "all mended, more than now"
+    rows.append((f"{what}, in base-price tokens", f"{abs(cost):,.0f}"))
+    rows += [] if money is None else [(f"{what}, in money", f"{money:,.4g}")]
     table = "".join(f'<tr><th>{escape(label)}</th><td class="number">{value}</td></tr>' for label, value in rows)
     rules = report.rules
     sources = "; ".join(f"{source.title}, {source.date}" for source in rules.sources)
@@ -65,11 +67,13 @@ def _group(group: Group, unit: str) -> str:
     where = f"line {first.request} against line {first.against}, {place}, character {first.character}"
     changes = "".join(f"<li>{escape(one)}</li>" for one in suggestion.changes)
     layout = "".join(f"<li>{escape(one)}</li>" for one in suggestion.layout)
+    price = f"<p>Price: {escape(group.price_note)}</p>" if group.price_note else ""
     return (
-        f"<section><h2>{escape(in_words(group.cause))}: {group.tokens_lost:,} tokens lost in {group.requests:,} requests</h2>"
+        f"<section><h2>{escape(in_words(group.cause))}: {group.tokens_lost:,} tokens lost in "
+        f"{group.requests:,} {plural('request', group.requests)}</h2>"
         f"<p>{escape(first.why)} ({escape(where)}).</p>"
         f"<p>earlier</p>{_shown(first.before, first.theirs)}<p>here</p>{_shown(first.before, first.ours)}"
-        f"<p>Change</p><ul>{changes}</ul><p>Layout</p><ol>{layout}</ol>"
+        f"<p>Change</p><ul>{changes}</ul>{price}<p>Layout</p><ol>{layout}</ol>"
         f"<p>Hit rate {suggestion.hit_rate:.1%} now, {suggestion.predicted_hit_rate:.1%} then.</p>"
         f"{_bar(group.prompt_tokens, group.cached_tokens, group.tokens_lost)}</section>"
     )

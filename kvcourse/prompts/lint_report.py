@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kvcourse.prompts.counting import Count
 from kvcourse.prompts.families import Loss
 from kvcourse.prompts.judge import Finding
 from kvcourse.prompts.logs import BadLine, Entry
+from kvcourse.prompts.mending import Count
 from kvcourse.prompts.report import in_words, shown
 from kvcourse.prompts.suggestion import Suggestion, suggest
 from kvcourse.providers.rules import Rules
 from kvcourse.providers.usage import UsageCounts
 
+CUTS_AT_ONCE = 4  # of a history that is cut each time: priced beside keeping everything
 _NAMED = 1_000  # lines that are remembered with what is wrong with them; of more, only the number
 
 
 class RequestCount(NamedTuple):
-    """One request, in tokens. cached: as the rules allow. lost: what would have been, too. group: its family's number."""
+    """One request, in tokens. cached: as the rules allow. group: its family's number.
+
+    tokens_lost: computed, and not once all is mended; 0 where that computes no less. So where prompts grow, and only whole
+    steps are found, these may be a few more together than their group's figure, in which gains and losses are set off.
+    """
 
     line: int
     prompt_tokens: int
@@ -47,16 +52,18 @@ class Difference:
 
 @dataclass
 class Group:
-    """A family of requests: those that share a start, or would."""
+    """A family of requests: those that share a start, or would. mended_: as they would be, which may be longer."""
 
     number: int
     first_line: int
     requests: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    tokens_lost: int = 0
-    cost: float = 0.0  # in base-price tokens, as is cost_lost
-    cost_lost: float = 0.0
+    mended_prompt_tokens: int = 0
+    mended_cached_tokens: int = 0
+    cost: float = 0.0  # in base-price tokens, as are all costs
+    cost_lost: float = 0.0  # below 0: mended, it costs more
+    cost_fewer_cuts: float = 0.0  # if a history that is cut were cut CUTS_AT_ONCE at once
     has_tools: bool = False
     characters_lost: Counter[str] = field(default_factory=Counter)  # by cause: also where prompts are too short to be cached
     first: dict[str, Difference] = field(default_factory=dict)
@@ -68,6 +75,33 @@ class Group:
         return max(self.characters_lost, key=lambda one: self.characters_lost[one], default="none")
 
     @property
+    def tokens_lost(self) -> int:
+        """Computed, and not once all is mended; 0 where that computes no less."""
+        return max(0, self.tokens_fewer)
+
+    @property
+    def tokens_fewer(self) -> int:
+        """How many fewer are computed once all is mended; below 0: more are, since prompts are longer then."""
+        now, mended = self.prompt_tokens - self.cached_tokens, self.mended_prompt_tokens - self.mended_cached_tokens
+        return now - mended
+
+    @property
+    def price_note(self) -> str | None:
+        """What is to be known before it is mended, where the longer prompts cost more than they save."""
+        if round(self.cost_lost) >= 0:
+            return None
+        fewer, found = abs(self.tokens_fewer), self.mended_cached_tokens - self.cached_tokens
+        what = "Keeping everything" if self.cause == "history" else "Mended, the log"
+        why = f"{found:,} more are read from the cache" if found > 0 else "prompts are longer, and no more of them is found"
+        said = (f"{what} would compute {fewer:,} {plural('token', fewer)} {'fewer' if self.tokens_fewer >= 0 else 'more'}, "
+                f"and cost {-self.cost_lost:,.0f} more at the base price: {why}.")  # fmt: skip
+        if set(self.places) != {"history"}:
+            return said
+        saved = self.cost - self.cost_fewer_cuts
+        return (f"{said} Cut at fixed points, several turns at once: between two cuts nothing is lost. {CUTS_AT_ONCE} cuts in "
+                f"one would cost {abs(saved):,.0f} {'less' if saved >= 0 else 'more'} than now.")  # fmt: skip
+
+    @property
     def first_difference(self) -> Difference | None:
         return self.first.get(self.cause)
 
@@ -76,7 +110,7 @@ class Group:
         if self.cause == "none":
             return None
         order = sorted(self.places, key=lambda one: -self.characters_lost[one])
-        now, then = (tokens / self.prompt_tokens for tokens in (self.cached_tokens, self.cached_tokens + self.tokens_lost))
+        now, then = self.cached_tokens / self.prompt_tokens, self.mended_cached_tokens / self.mended_prompt_tokens
         return suggest({cause: self.places[cause] for cause in order}, self.has_tools, now, then)
 
     def as_record(self) -> dict[str, Any]:
@@ -86,6 +120,8 @@ class Group:
             "first_difference": difference.as_record() if difference else None,
             "tokens_lost": self.tokens_lost, "prompt_tokens": self.prompt_tokens, "cached_tokens": self.cached_tokens,
             "cost": round(self.cost, 3), "cost_lost": round(self.cost_lost, 3),
+            "mended_prompt_tokens": self.mended_prompt_tokens, "mended_cached_tokens": self.mended_cached_tokens,
+            "price_note": self.price_note,
             "suggestion": suggestion.as_record() if suggestion else None,
         }  # fmt: skip
 
@@ -105,22 +141,22 @@ class Report:
 
     # Filling.
 
-    def add(self, entry: Entry, family: int, count: Count, loss: Loss | None, lost: int) -> None:
-        """One request more."""
+    def add(self, entry: Entry, family: int, count: Count, loss: Loss | None, mended: Count, fewer_cuts: Count) -> None:
+        """One request more: as it is, mended, and with fewer cuts."""
         group = self._groups.setdefault(family, Group(family, entry.line))
-        after = count.cached + lost
-        cost = self.rules.input_cost(count.prompt, count.cached, count.written)
-        written = min(max(0, count.written - lost), count.prompt - after)
+        costs = [self.rules.input_cost(one.prompt, one.cached, one.written) for one in (count, mended, fewer_cuts)]
         group.requests += 1
         group.prompt_tokens += count.prompt
         group.cached_tokens += count.cached
-        group.tokens_lost += lost
-        group.cost += cost
-        group.cost_lost += cost - self.rules.input_cost(count.prompt, after, written)
+        group.mended_prompt_tokens += mended.prompt
+        group.mended_cached_tokens += mended.cached
+        group.cost += costs[0]
+        group.cost_lost += costs[0] - costs[1]
+        group.cost_fewer_cuts += costs[2]
         group.has_tools |= bool(entry.body.tools)
         self.timed += entry.seconds is not None
         self.below_minimum += count.prompt < self.rules.minimum_tokens
-        self._counts.extend((entry.line, count.prompt, count.cached, lost, family))
+        self._counts.extend((entry.line, count.prompt, count.cached, max(0, count.computed - mended.computed), family))
         if loss is not None:
             group.characters_lost[loss.verdict.findings[0].cause.kind] += loss.gained
             for n, finding in enumerate(loss.verdict.findings):
@@ -179,15 +215,19 @@ class Report:
         if self.requests == 1:
             notes.append("One request: there is nothing to compare it with.")
         if self.below_minimum:
-            notes.append(f"{self.below_minimum:,} of {self.requests:,} prompts are shorter than the {rules.minimum_tokens:,} "
+            are = "prompts are" if self.requests > 1 else "prompt is"
+            notes.append(f"{self.below_minimum:,} of {self.requests:,} {are} shorter than the {rules.minimum_tokens:,} "
                          f"tokens that {rules.name} caches at least.")  # fmt: skip
         if rules.lifetime_seconds and self.timed < self.requests:
-            notes.append(f"{self.requests - self.timed:,} requests have no time: for them nothing expires, though "
+            untimed = self.requests - self.timed
+            which = "1 request has no time: for it" if untimed == 1 else f"{untimed:,} requests have no time: for them"
+            notes.append(f"{which} nothing expires, though "
                          f"{rules.name} keeps a prefix for {rules.lifetime_seconds:,} s.")  # fmt: skip
         if self.forgotten:
             notes.append("The log is larger than what is remembered of it: requests far apart were not compared.")
         if self.unread_usage:
-            notes.append(f"{self.unread_usage:,} usage objects are not {rules.name}'s, and were not read.")
+            what = "1 usage object is" if self.unread_usage == 1 else f"{self.unread_usage:,} usage objects are"
+            notes.append(f"{what} not {rules.name}'s, and not read.")
         return notes
 
     def as_record(self) -> dict[str, Any]:
@@ -213,13 +253,14 @@ class Report:
     def _lines(self) -> Iterator[str]:
         prompt, cached, lost = (self.total(name) for name in ("prompt_tokens", "cached_tokens", "tokens_lost"))
         faults = self.faults
-        yield (f"{self.requests:,} {_plural('request', self.requests)} in {len(self._groups):,} "
-               f"{_plural('group', len(self._groups))}, {prompt:,} {self.unit}")  # fmt: skip
-        found = f"{cached:,} cached ({cached / prompt:.1%}), {lost:,} lost{self._money()}"
-        yield f"{self.rules.title}, as of {self.rules.as_of}: {found}"
+        yield (f"{self.requests:,} {plural('request', self.requests)} in {len(self._groups):,} "
+               f"{plural('group', len(self._groups))}, {prompt:,} {self.unit}")  # fmt: skip
+        yield f"{self.rules.title}, as of {self.rules.as_of}"
+        yield f"{cached:,} cached ({cached / prompt:.1%}), {lost:,} lost{self._money()}"
         if self.reported_requests:
             told = self.reported
-            yield (f"the log's own usage, {self.reported_requests:,} requests: {told.cached_tokens:,} of "
+            said = plural("request", self.reported_requests)
+            yield (f"the log's own usage, {self.reported_requests:,} {said}: {told.cached_tokens:,} of "
                    f"{told.prompt_tokens:,} prompt tokens cached")  # fmt: skip
         for group in faults:
             yield ""
@@ -231,21 +272,25 @@ class Report:
 
     def _money(self) -> str:
         lost, money = self.total("cost_lost"), self.money(self.total("cost_lost"))
-        said = f", worth {lost:,.0f} tokens at the base price" if lost else ""
-        return said + (f" = {money:,.4g}" if money is not None and lost else "")
+        if not round(lost, 6):
+            return ""
+        said = ", worth {:,.0f} tokens at the base price" if lost > 0 else "; all mended, {:,.0f} more at the base price"
+        return said.format(abs(lost)) + (f" = {abs(money):,.4g}" if money is not None else "")
 
 
 def _of_group(group: Group) -> Iterator[str]:
     first, suggestion = group.first_difference, group.suggestion
     assert first is not None and suggestion is not None
     place = first.message if isinstance(first.message, str) else f"message {first.message}"
-    rows = [("group", f"{group.requests:,} requests from line {group.first_line}, {group.prompt_tokens:,} tokens: "
+    said = plural("request", group.requests)
+    rows = [("group", f"{group.requests:,} {said} from line {group.first_line}, {group.prompt_tokens:,} tokens: "
              f"{group.cached_tokens:,} cached, {group.tokens_lost:,} lost"),
             ("cause", f"{in_words(group.cause)}: {first.why}"),
             ("where", f"line {first.request} against line {first.against}, {place}, character {first.character}"
              + (f", after {shown(first.before, from_end=True)}" if first.before else "")),
             ("  earlier", shown(first.theirs)), ("  here", shown(first.ours))]  # fmt: skip
     rows += [("change" if not n else "", advice) for n, advice in enumerate(suggestion.changes)]
+    rows += [("price", group.price_note)] if group.price_note else []
     layout, rates = str(suggestion).split("\n")
     rows += [("layout", layout), ("", rates)]
     yield from (f"{name:<10} {text}" for name, text in rows)
@@ -264,5 +309,6 @@ def _place(finding: Finding, entry: Entry) -> str:
     return "system" if isinstance(finding.message, int) and finding.message < systems and entry.body.system else "conversation"
 
 
-def _plural(word: str, n: int) -> str:
+def plural(word: str, n: int) -> str:
+    """The word, as it is said of so many."""
     return word if n == 1 else f"{word}s"

@@ -7,7 +7,6 @@ A line is a request body, {"messages": [...], "tools": [...]}, in either usual f
 """
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from kvcourse.prompts.bodies import Body, body_of
 _LINE_BYTES = 64 * 2**20  # a longer line is passed over, never held
 _TIMES = ("timestamp", "time", "ts", "created_at", "created")
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))  # at least so large: so many to a second
+_LATEST = 1e21  # a number beyond it is no time in any of these units; NaN is below nothing
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,13 @@ def entry_of(parsed: Any, line: int) -> Entry:
 
 
 def _require_text(body: Body) -> None:
-    for n, message in enumerate(body.messages):
+    texts = {f"tool {n}": json.dumps(tool, ensure_ascii=False) for n, tool in enumerate(body.tools)}
+    texts |= {f"message {n}": message["role"] + message["content"] for n, message in enumerate(body.messages)}
+    for place, text in texts.items():
         try:
-            message["content"].encode()
-            message["role"].encode()
+            text.encode()
         except UnicodeEncodeError:
-            raise InputError(f"The request cannot be compared: message {n} is no text.", expected="Unicode",
+            raise InputError(f"The request cannot be compared: {place} is no text.", expected="Unicode",
                              got="half a surrogate pair", todo="Mend the log.") from None  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def _seconds(outer: Mapping[str, Any]) -> float | None:
         value = outer.get(name)
         if isinstance(value, str):
             return _parsed(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
             return next((value / scale for least, scale in _UNITS if abs(value) >= least), float(value))
     return None
 

@@ -79,10 +79,7 @@ class Breakpoints:
     def ask(self, blocks: Sequence[Block], seconds: float | None = None) -> tuple[int, int]:
         """Tokens found, and tokens written, of a request; its marks are stored."""
         marks = [n for n, block in enumerate(blocks) if block.marked]
-        most = self.rules.max_breakpoints
-        if most is not None and len(marks) > most:
-            raise InputError(f"{self.rules.name} takes fewer breakpoints.", expected=f"at most {most}", got=len(marks),
-                             todo="Mark the ends of what stays the same: tools, system, history.")  # fmt: skip
+        self.require_few(len(marks))
         digests = _digests(blocks)
         lookback = self.rules.lookback_blocks or len(blocks)
         within = {n for mark in marks for n in range(max(0, mark - lookback + 1), mark + 1)}
@@ -98,6 +95,13 @@ class Breakpoints:
         if found is not None and self.rules.renewed:
             self._store(digests[found], seconds)
         return cached, last - cached
+
+    def require_few(self, n_marks: int) -> None:
+        """Raises: InputError for more breakpoints than the provider takes."""
+        most = self.rules.max_breakpoints
+        if most is not None and n_marks > most:
+            raise InputError(f"{self.rules.name} takes fewer breakpoints.", expected=f"at most {most}", got=n_marks,
+                             todo="Mark the ends of what stays the same: tools, system, history.")  # fmt: skip
 
     def _is_alive(self, digest: bytes, now: float | None) -> bool:
         if digest not in self._written:
@@ -126,7 +130,8 @@ def replay_requests(requests: Iterable[Logged | Sequence[int]], provider: str | 
         _require_tokens(request, number)
         text, written = as_text(request.tokens), 0
         if rules.matching == "breakpoints":
-            cached, written = points.ask(_blocks(request, text, number), request.seconds)
+            found, written = points.ask(_blocks(request, text, number), request.seconds)
+            cached = min(found, n - 1)  # of a prompt that is stored whole, too, the last token is computed
         else:
             cached = rules.reusable(min(tree.insert(text, number, request.seconds).alive, n - 1))
         made.counts.append(UsageCounts(n, cached, written_tokens=written))
@@ -139,7 +144,7 @@ def _require_tokens(request: Logged, number: int) -> None:
     wrong = [one for one in request.tokens if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 0x110000]
     if wrong or not len(request.tokens):
         got = repr(wrong[0]) if wrong else "none"
-        raise InputError(f"Request {number} holds no token ids.", expected="whole numbers, 0 or more", got=got,
+        raise InputError(f"Request {number} holds no token ids.", expected="whole numbers from 0 to 1,114,111", got=got,
                          todo="Encode it with a tokenizer first.")  # fmt: skip
 
 

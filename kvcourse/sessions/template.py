@@ -30,7 +30,8 @@ class TemplateReport:
         return (
             f"After turn {self.turn} the template writes the conversation differently from character {self.character} on.\n"
             f"  in the cache: {self.kept!r}\n  next turn:    {self.rendered!r}\n"
-            "What such a template rewrites cannot stay cached: use another one, or compute the conversation again from there."
+            "What such a template rewrites cannot stay cached: use another one,\n"
+            "or compute the conversation again from there."
         )
 
 

@@ -50,6 +50,7 @@ def test_a_way_that_chooses_other_tokens_is_never_timed(model, monkeypatch):
         ({"new_tokens": 0}, "new_tokens"),
         ({"rounds": True}, "rounds"),
         ({"prompt_tokens": 60, "new_tokens": 5}, "at most 64 tokens"),
+        ({"prompt_tokens": 8, "new_tokens": 2, "seed": 10**20}, "seed"),
     ],
 )
 def test_sizes_that_are_none_are_refused(model, sizes, words):

@@ -1,5 +1,7 @@
 """Policies and the agent: what stands in the window, what it does to the prefix, and that counts are those of a real model."""
 
+from itertools import pairwise
+
 import pytest
 from helpers import make_model
 from hypothesis import given
@@ -100,6 +102,15 @@ def test_cropping_breaks_the_prefix_at_every_request_and_compaction_once_in_a_wh
     assert all(shared_tokens(a, b) >= fixed for a, b in zip(compact.windows, compact.windows[1:], strict=False))
 
 
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_summaries_break_the_prefix_from_the_request_on_that_the_policy_names(keep):
+    policy = Summarise(summary, keep)
+    windows = run_agent(script(8), policy, limit=10_000).windows
+    broken = [n for n, (a, b) in enumerate(pairwise(windows), start=2) if shared_tokens(a, b) < n_tokens(a)]
+    assert policy.breaks_prefix == "at every request, from number `keep` + 2 on"
+    assert broken == list(range(keep + 2, 9))
+
+
 def test_cropping_drops_whole_steps_and_keeps_the_fixed_parts():
     run = run_agent(script(), CropOldest(), limit=80)
     for window in run.windows:
@@ -141,6 +152,7 @@ def test_a_bill_adds_up_and_caching_makes_it_smaller():
         lambda: CompactNearLimit(summary, 0),
         lambda: CompactNearLimit(summary, 1.5),
         lambda: scripted(0, system=1, task=1, answer=1, result=1),
+        lambda: scripted(1, system=1, task=1, answer=1, result=1, vocab_size=0),
     ],
 )
 def test_settings_that_cannot_be_are_refused(make):

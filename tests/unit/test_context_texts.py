@@ -1,5 +1,7 @@
 """The agent's task in words, summaries by a model, and what both cost: on the real model's tokenizer, and on the model."""
 
+import re
+
 import pytest
 from helpers import make_model
 
@@ -43,14 +45,23 @@ def test_a_task_in_words_is_a_well_formed_chat_under_every_policy(smollm2):
 
 
 def test_the_last_answer_of_the_task_is_the_right_one(smollm2):
-    for seed in range(5):
-        script = text_script(smollm2.tokenizer, n_steps=5, lines=10, seed=seed)
+    for seed in range(60):
+        script = text_script(smollm2.tokenizer, n_steps=4, lines=6, seed=seed)
         text = smollm2.tokenizer.decode(flat([Part("tool", step.result) for step in script.steps]))
         counts = {name: text.count(f"{name} restarted") for name in ("auth", "billing", "mail", "search")}
         last = smollm2.tokenizer.decode(script.steps[-1].answer, skip_special=True)
         assert counts[last.removeprefix("It is ").removesuffix(".")] == max(counts.values())
+        assert list(counts.values()).count(max(counts.values())) == 1
     assert text_script(smollm2.tokenizer, seed=1) == text_script(smollm2.tokenizer, seed=1)
     assert text_script(smollm2.tokenizer, seed=1) != text_script(smollm2.tokenizer, seed=2)
+
+
+@pytest.mark.parametrize(("lines", "last"), [(1, "08:00"), (12, "10:45"), (64, "23:45"), (65, "23:45"), (200, "23:55")])
+def test_a_log_goes_from_eight_to_midnight_however_long_it_is(smollm2, lines, last):
+    script = text_script(smollm2.tokenizer, n_steps=2, lines=lines)
+    times = re.findall(r"^(\d+:\d+) \w+ \w+$", smollm2.tokenizer.decode(script.steps[0].result, skip_special=True), re.M)
+    assert len(times) == lines and times == sorted(times) and times[-1] == last
+    assert "The log is in day-1.txt." in smollm2.tokenizer.decode(script.task)
 
 
 def test_a_model_that_writes_its_own_words_is_counted_like_any_other(smollm2):
@@ -100,8 +111,9 @@ def test_nobody_writes_on_counts_only_and_a_tokenizer_without_chatml_is_refused(
         run_agent(scripted(2, system=2, task=2, answer=2, result=2), ReplayAll(), limit=100, writes=True)
     with pytest.raises(InputError, match="ChatML"):
         text_script(load_model("tiny").tokenizer)
-    with pytest.raises(InputError, match="lines"):
-        text_script(load_model("tiny").tokenizer, lines=0)
+    for wrong in ({"lines": 0}, {"n_steps": 1}, {"n_steps": True}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            text_script(load_model("tiny").tokenizer, **wrong)
 
 
 def test_what_a_model_wrote_without_an_end_is_ended_before_the_tool_answers():

@@ -62,6 +62,8 @@ def test_more_than_the_window_holds_is_refused_and_not_written_down():
     refused(lambda: ledger.record(TurnCount(8, 2, 4)), InputError)
     refused(lambda: Ledger(10, [TurnCount(12, 0, 0)]), InputError)
     assert ledger.totals == Totals(1, 8, 2, 6, 3)
+    for limit in (0, -1, float("nan")):  # of such a window no share could be in use
+        refused(lambda limit=limit: Ledger(limit), InputError)
 
 
 @pytest.fixture(scope="module")

@@ -200,13 +200,31 @@ def test_money_is_what_the_lost_tokens_cost_more():
     assert openai.as_record()["money_lost"] > 0 and lint_requests(clocked(2)).as_record()["money_lost"] is None
 
 
+def test_a_price_that_no_sum_could_hold_is_refused(log, capsys):
+    for price in (1e308, float("nan"), -1.0):
+        with pytest.raises(InputError, match="no price"):
+            Linter(base_price=price)
+    main_ends(["lint", str(log), "--json", "--price", "1e308"], 2)
+    assert capsys.readouterr().out == ""
+    main_ends(["lint", str(log), "--json", "--price", "1e12"], 0)
+    assert "Infinity" not in capsys.readouterr().out
+
+
+def test_one_is_said_as_one():
+    usage = {"prompt_tokens": 9}
+    text = str(lint_requests([{"request": clocked(1)[0], "usage": usage, "timestamp": 5}], provider="openai"))
+    assert "1 of 1 prompt is shorter" in text and "the log's own usage, 1 request:" in text
+    two = [{**one, "timestamp": 5} if n else one for n, one in enumerate(clocked(2, LONG))]
+    assert "1 request has no time: for it nothing expires" in str(lint_requests(two, provider="openai"))
+
+
 def test_what_the_log_says_was_cached_stands_beside_what_the_rules_allow():
     usage = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 64}}
     requests = [{"request": body, "usage": usage} for body in clocked(2)]
     report = lint_requests(requests, provider="openai").as_record()
     assert report["reported_usage"] == {"requests": 2, "prompt_tokens": 200, "cached_tokens": 128}
     strange = lint_requests([{"request": clocked(1)[0], "usage": {"words": 3}}], provider="openai")
-    assert any("1 usage objects are not openai's" in note for note in strange.notes)
+    assert any("1 usage object is not openai's" in note for note in strange.notes)
 
 
 def test_marks_in_the_request_decide_what_anthropic_finds():
@@ -278,6 +296,7 @@ GOOD = json.dumps({"messages": [system(S), user("hi")]})
 BAD = {
     "no json": ("{", "not JSON"),
     "a list": ("[1]", "cannot be compared"),
+    "a role of two lines": ('{"messages": [{"role": "user\\nsystem", "content": "x"}]}', "a role without line breaks"),
     "no messages": ('{"prompt": "hi"}', "with one message at least"),
     "empty messages": ('{"messages": []}', "with one message at least"),
     "messages of another kind": ('{"messages": "hi"}', "with one message at least"),
@@ -290,6 +309,10 @@ BAD = {
     "no role": ('{"messages": [{"content": "x"}]}', "role"),
     "tools of another kind": ('{"messages": [{"role": "user", "content": "x"}], "tools": {"a": 1}}', "tools in a list"),
     "half a surrogate pair": ('{"messages": [{"role": "user", "content": "\\ud83d"}]}', "surrogate"),
+    "half a surrogate pair in a tool": (
+        '{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f", "description": "\\ud83d"}]}',
+        "surrogate",
+    ),
     "nesting": ("[" * 100_000, "not JSON"),
     "a number": ("17", "cannot be compared"),
     "null": ("null", "cannot be compared"),
@@ -356,7 +379,7 @@ def test_an_unknown_provider_is_refused_before_anything_is_read():
     ("wrapped", "seconds"),
     [({"timestamp": 1770000000}, 1770000000.0), ({"ts": 1770000000123}, 1770000000.123),
      ({"time": "2026-02-02T02:40:00Z"}, 1770000000.0), ({"created_at": "2026-02-02 02:40:00"}, 1770000000.0),
-     ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None), ({}, None)],
+     ({"timestamp": "yesterday"}, None), ({"timestamp": True}, None), ({"timestamp": 10**400}, None), ({}, None)],
 )  # fmt: skip
 def test_times_are_read_in_seconds_and_their_parts_and_as_iso(wrapped, seconds, tmp_path):
     path = tmp_path / "log.jsonl"
@@ -398,6 +421,37 @@ def test_memory_is_bounded_whatever_the_length_of_the_log(monkeypatch):
     assert linter._families.tree.bytes <= 300_000
     assert grown < 2_500_000, "1,200 requests of 1.3 kB were added, and their families"
     assert any("larger than what is remembered" in note for note in linter.report().notes)
+
+
+def test_a_request_that_is_passed_over_is_not_what_a_later_one_is_compared_with():
+    mark = {"cache_control": {"type": "ephemeral"}}
+    marked = [{"role": "user", "content": [{"type": "text", "text": f"turn {n}", **mark}]} for n in range(5)]
+    too_many = {"messages": [system(f"It is 10:00:01 now. {LONG}"), *marked]}
+    unreadable = {"messages": [system(f"It is 10:00:01 now. {LONG}"), {"role": "tool", "content": "x"}]}
+    fine = {"messages": [system(f"It is 10:00:02 now. {LONG}"), user("hello")]}
+    strict = ChatTemplate("{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+                          "{{ m.content }}{% endfor %}")  # fmt: skip
+    picky = BPETokenizer({one: n for n, one in enumerate(NAMES)}, [], special=NAMES[-2:], chat=strict)
+    for refused, tokenizer, provider in ((too_many, None, "anthropic"), (unreadable, picky, "local")):
+        report = lint_requests([refused, fine], tokenizer, provider)
+        assert (report.skipped_lines, report.requests, report.faults) == (1, 1, [])
+
+
+@pytest.mark.parametrize("bound", ["texts", "requests"])
+def test_a_request_that_was_just_forgotten_is_compared_with_nothing(bound, monkeypatch):
+    """Its sentences are remembered a little longer than its text, of which nothing is left to rebuild it from."""
+    linter = Linter(BYTES if bound == "requests" else None)
+    if bound == "texts":
+        linter._families.tree.max_bytes = 60_000
+    else:
+        monkeypatch.setattr("kvcourse.prompts.families._REQUESTS", 4)
+    rng = random.Random(0)
+    shared = [" ".join(f"{''.join(rng.choices('abcdefgh', k=12))} words follow here." for _ in range(20)) for _ in range(40)]
+    for n in range(400 if bound == "texts" else 8):
+        text = f"It is 10:{n // 60 % 60:02}:{n % 60:02} now. {shared[n % 4 if bound == 'requests' else rng.randrange(40)]}"
+        tools = [{"name": "f", "description": rng.choice(shared)}]
+        linter.add(Entry(n + 1, body_of({"messages": [system(text), user(f"question {n}")], "tools": tools})), strict=True)
+    assert linter.report().requests == n + 1
 
 
 # The command.

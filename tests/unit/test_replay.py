@@ -448,6 +448,13 @@ def test_people_get_a_table_with_what_its_columns_mean(capsys, log):
     assert "no limit" in run(capsys, str(log))[1]
 
 
+def test_the_table_loses_no_rate_however_narrow_the_terminal(capsys, monkeypatch, log):
+    wide = run(capsys, str(log), "--capacity", "8", "1000")[1]
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = run(capsys, str(log), "--capacity", "8", "1000")[1]
+    assert [line.split() for line in narrow.splitlines()] == [line.split() for line in wide.splitlines()]
+
+
 def test_the_command_refuses_a_broken_line_or_skips_it_and_says_so(capsys, tmp_path):
     path = written(tmp_path, LINE, b"{", LINE, *[[1]] * 12)
     code, out, err = run(capsys, str(path), "--json")

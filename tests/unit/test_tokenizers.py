@@ -173,8 +173,9 @@ def test_tensors_of_ids_are_ids():
 
 
 def test_text_that_is_no_unicode_is_refused():
-    with pytest.raises(TokenizerError, match="valid Unicode"):
-        BPE.encode("\ud800")
+    for tokenizer in (BPE, WordTokenizer(["a"]), CharTokenizer("a")):
+        with pytest.raises(TokenizerError, match="valid Unicode"):
+            tokenizer.encode("\ud800")
 
 
 @pytest.mark.parametrize(
