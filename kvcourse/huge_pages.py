@@ -23,8 +23,11 @@ def empty_matrix(rows: int, columns: int, like: Tensor) -> Tensor:
     n_bytes = rows * columns * like.element_size()
     if like.device.type != "cpu" or n_bytes < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(rows, columns, dtype=like.dtype, device=like.device)
-    block = mmap.mmap(-1, n_bytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    block.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        block = mmap.mmap(-1, n_bytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        block.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # a kernel that was built without them
+        return torch.empty(rows, columns, dtype=like.dtype, device=like.device)
     memory = torch.frombuffer(block, dtype=torch.uint8)  # keeps `block` alive
     start = -memory.data_ptr() % HUGE_PAGE_BYTES
     return memory[start : start + n_bytes].view(like.dtype).view(rows, columns)
@@ -37,7 +40,8 @@ def used_matrix(rows: int, columns: int, like: Tensor) -> Tensor:
         memory = _given_back.pop()
     except IndexError:
         return empty_matrix(rows, columns, like)
-    if like.device.type != "cpu" or not n_bytes <= memory.nbytes <= LARGEST_SHARE * n_bytes:
+    behind = memory.untyped_storage().nbytes() - HUGE_PAGE_BYTES  # the whole block, of which the last user had a part perhaps
+    if like.device.type != "cpu" or not (n_bytes <= memory.nbytes and behind <= LARGEST_SHARE * n_bytes):
         return empty_matrix(rows, columns, like)
     return memory[:n_bytes].view(like.dtype).view(rows, columns)
 

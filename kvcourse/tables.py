@@ -15,7 +15,9 @@ def print_findings(findings: Iterable[Finding], console: Console) -> list[Findin
     """A table of all findings, then what to type for each that is wrong. Returns them."""
     with console.status("Looking ..."):
         seen = list(findings)
-    table = Table("", "what", "found", "needed")
+    table = Table("")
+    for title in ("what", "found", "needed"):
+        table.add_column(title, overflow="fold")  # a narrow terminal wraps what it cannot show, and cuts nothing
     for finding in seen:
         mark = "[green]ok[/]" if finding.ok else "[bold red]wrong[/]"
         table.add_row(mark, finding.what, _plain(finding.found), _plain(finding.needed))

@@ -29,16 +29,21 @@ def make_cache(
 
     kind: "growing", "preallocated", "sliding" (window=, sinks=), "quantized" (bits=) or "paged" (pool=, or n_blocks= and
         block_tokens= for a pool of its own).
-    room_tokens: how many tokens it will have to hold, for kinds that want to know beforehand; the context length unless given.
+    room_tokens: how many tokens it will have to hold, 1 or more, for kinds that want to know beforehand; the context length
+        unless given.
     options: what the class takes.
-    Raises: UnknownName; InputError for options that the kind does not take.
+    Raises: UnknownName; InputError for numbers below 1, or options that the kind does not take.
     """
     if kind not in KINDS:
         raise UnknownName(
             "No cache of that name.", expected=f"one of {', '.join(KINDS)}", got=repr(kind), todo="Choose one of them."
         )
+    _require_number("batch_size", batch_size)
+    if room_tokens is None:
+        room_tokens = model.config.context_length  # type: ignore[union-attr, assignment]
+    _require_number("room_tokens", room_tokens)
     if kind == "preallocated":
-        options.setdefault("capacity", room_tokens or model.config.context_length)  # type: ignore[union-attr]
+        options.setdefault("capacity", room_tokens)
     if kind == "sliding" and "window" not in options:
         raise InputError("A sliding cache needs a window.", expected="window=, the keys that a token sees", got="none",
                          todo="make_cache('sliding', model, window=1024, sinks=4), for instance.")  # fmt: skip
@@ -54,11 +59,16 @@ def make_cache(
     return cache
 
 
-def _own_pool(model: Any, batch_size: int, room_tokens: int | None, options: dict[str, Any]) -> PagedPool:
+def _require_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"A cache needs {name}.", expected="1 or more", got=repr(value), todo="Leave it out, or count again.")
+
+
+def _own_pool(model: Any, batch_size: int, room_tokens: Any, options: dict[str, Any]) -> PagedPool:
     """A pool with room for one cache. Takes its settings out of `options`."""
     block_tokens, n_blocks = checked_block_tokens(options.pop("block_tokens", 16)), options.pop("n_blocks", None)
     if n_blocks is None:
-        n_blocks = batch_size * -(-(room_tokens or model.config.context_length) // block_tokens)
+        n_blocks = batch_size * -(-room_tokens // block_tokens)
     return PagedPool(model, n_blocks, block_tokens)
 
 

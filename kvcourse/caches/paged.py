@@ -17,7 +17,7 @@ from torch import Tensor
 from kvcourse.caches.base import KeysValues
 from kvcourse.caches.full import FullCache
 from kvcourse.caches.paged_pool import PagedPool
-from kvcourse.errors import CacheMismatch
+from kvcourse.errors import CacheMismatch, InputError
 from kvcourse.meter import count
 
 __all__ = ["PagedCache", "PagedPool"]
@@ -54,6 +54,9 @@ class PagedCache(FullCache):
 
     def __init__(self, pool: PagedPool, starts: Sequence[int] | Tensor | None = None) -> None:
         super().__init__(starts)
+        if not isinstance(pool, PagedPool):
+            raise InputError("Blocks come from a pool.", expected="a PagedPool", got=repr(pool),
+                             todo="Make one: PagedPool(model, n_blocks).")  # fmt: skip
         self.pool = pool
         self._own_tables([])
 

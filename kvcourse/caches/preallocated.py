@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kvcourse.caches.base import KeysValues
 from kvcourse.caches.full import FullCache
-from kvcourse.errors import InputError
+from kvcourse.errors import CacheMismatch, InputError
 from kvcourse.huge_pages import give_back, used_matrix
 from kvcourse.meter import count
 
@@ -94,8 +94,9 @@ class PreallocatedCache(FullCache):
     def append_all(self, parts: Sequence[Float[Tensor, "L 2 H_kv _ D"]]) -> None:
         """Append rows that were computed before, in every layer, one part after the other: one copy for each part.
 
-        Commits nothing, as `append`: call `advance` or `abort`. Raises: what `append` raises.
+        Commits nothing, as `append`: call `advance` or `abort`. Raises: InputError without rows; what `append` raises.
         """
+        self._require_alike(parts)
         n_layer, _, H_kv, _, D = parts[0].shape
         T = sum(part.shape[3] for part in parts)
         keys, values = (rows[None, :, :1].expand(1, H_kv, T, D) for rows in parts[0][0])
@@ -115,6 +116,16 @@ class PreallocatedCache(FullCache):
                     self._buffers[layer].keys[0, :, at:stop].copy_(k)
                     self._buffers[layer].values[0, :, at:stop].copy_(v)
             at = stop
+
+    def _require_alike(self, parts: Sequence[Tensor]) -> None:
+        if not sum(part.shape[3] for part in parts):
+            raise InputError("There is nothing to append.", expected="one row or more", got="none", todo="Leave the call out.")
+        looks = {(*part.shape[:3], part.shape[4], part.dtype, part.device) for part in parts}
+        if len(looks) > 1 or (self._binding and len(parts[0]) != self._binding.n_layer):
+            layers = f" of {self._binding.n_layer} layers" if self._binding else ""
+            raise CacheMismatch("Rows that do not fit together.", expected=f"parts{layers}, all alike",
+                                got=f"L, 2, H_kv, D, dtype, device {sorted(looks, key=str)}",
+                                todo="Take them from caches of one model.")  # fmt: skip
 
     def release(self) -> None:
         """Empty it, and give its memory to the next cache that is made. Only for whoever knows that nobody reads its rows."""

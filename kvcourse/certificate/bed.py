@@ -25,6 +25,7 @@ from kvcourse.models.base import CausalLM
 from kvcourse.models.gpt import GPT
 from kvcourse.models.llama import Llama
 from kvcourse.prefix.cache import BlockPrefixCache, RadixPrefixCache
+from kvcourse.probe import listening
 
 GPT_SHAPE = GPTConfig(vocab_size=61, context_length=128, n_layer=3, n_head=4, n_embd=24, n_inner=40)
 LLAMA_SHAPE = LlamaConfig(
@@ -89,6 +90,23 @@ def banded(model: CausalLM, tokens: Tensor, window: int) -> Tensor:
     band = (places[None] <= places[:, None]) & (places[None] > places[:, None] - window)
     with torch.no_grad():
         return model.compute(tokens, Plan(places, places, band), None)
+
+
+def unsteadiness(model: CausalLM, tokens: Tensor, window: int) -> float:
+    """How far these logits of `banded` move when every number that enters a block is off by one ε, the dtype's: the largest of
+    three draws of signs. That is what rounding may do to them here, whoever computes them.
+    """
+    steady, largest = banded(model, tokens, window), 0.0
+    for seed in range(3):
+        signs = torch.Generator().manual_seed(seed)
+
+        def nudge(layer: int | None, name: str, x: Tensor, signs: torch.Generator = signs) -> None:
+            if name == "resid_pre":
+                x += x * torch.randint(2, x.shape, generator=signs).to(x).mul(2).sub(1) * torch.finfo(x.dtype).eps
+
+        with listening(nudge):
+            largest = max(largest, (banded(model, tokens, window) - steady).abs().max().item())
+    return largest
 
 
 def bytes_of(model: CausalLM, tokens: int) -> int:
@@ -173,7 +191,7 @@ class Bed:
         mine = {"yours": make}
         try:
             one = make(next(iter(self.models.values())), CAPACITY)
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             got = f"{type(fault).__name__}: {fault}"
             raise InputError("This factory fails.", expected="a function of (model, capacity in tokens)", got=got,
                              todo="Call it yourself with a small model.") from fault  # fmt: skip

@@ -31,6 +31,11 @@ def rounding(expected: Tensor) -> float:
     return float(torch.finfo(expected.dtype).eps ** (2 / 3) * (1 + largest))
 
 
+def rounding_of_an_unsteady_model(expected: Tensor, unsteadiness: float) -> float:
+    """`rounding`, or ten times what one ε does to the model: at most 1 % of the largest number, so that a fault shows."""
+    return max(rounding(expected), min(10 * unsteadiness, 0.01 * expected.abs().max().item()))
+
+
 class Bench:
     """Compares for one proof, and counts: comparisons made, and single numbers compared."""
 
@@ -50,11 +55,13 @@ class Bench:
             yield
         except NotProved as fault:
             self.failures.append(Failure(name, str(fault)))
-        except Exception as fault:  # a cache under test may raise anything
+        except (Exception, SystemExit) as fault:  # a cache under test may raise anything; status 0 would look like a proof
             self.failures.append(Failure(name, f"{type(fault).__name__}: {' '.join(str(fault).split())}"))
 
-    def close(self, got: Tensor, expected: Tensor, what: str = "logits", first_position: int = 0) -> None:
-        """Numbers are equal but for rounding. first_position: of the first row, for the message."""
+    def close(
+        self, got: Tensor, expected: Tensor, what: str = "logits", first_position: int = 0, bound: float | None = None
+    ) -> None:
+        """Numbers are equal but for rounding. first_position: of the first row, for the message. bound: if not `rounding`."""
         self._count(expected.numel())
         if got.shape != expected.shape or got.dtype != expected.dtype:
             raise NotProved(
@@ -62,7 +69,7 @@ class Bench:
                     "torch.", ""
                 )
             )
-        off, bound = (got - expected).abs(), rounding(expected)
+        off, bound = (got - expected).abs(), rounding(expected) if bound is None else bound
         wrong = ~(off <= bound)  # this way round NaN is wrong, too
         if wrong.any():
             raise NotProved(f"{what} differ by {_largest(off)}{_place(wrong, first_position)}; rounding explains {bound:.0e}")

@@ -3,6 +3,7 @@
 A table names no times: counts are the same on every machine, and so is the table.
 """
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from kvcourse.certificate.bench import Bench, Failure
 
 Run = Callable[[Bed, Bench], None]
 _SHOWN = 3  # failures of a proof that the table tells
+_LINE = 104  # characters that a page of JupyterLab shows without breaking a line
+_COUNTS = {"cases": "cases", "compared": "comparisons", "numbers": "numbers"}  # a column's title: a result's field
 
 
 @dataclass(frozen=True)
@@ -99,16 +102,21 @@ class Certificate:
         return f"{', '.join(parts)}; {self.comparisons:,} comparisons of {self.numbers:,} numbers"
 
     def __str__(self) -> str:
-        width = max((len(result.name) for result in self.results), default=5)
-        lines = [f"lesson  {'proof':{width}}  {'cases':>5}  {'comparisons':>11}  {'numbers':>10}"]
+        name = max((len(result.name) for result in self.results), default=5)
+        cases, compared, numbers = (self._width(title) for title in _COUNTS)
+        lines = [f"{'lesson, proof':{name + 4}}  {'cases':>{cases}}  {'compared':>{compared}}  {'numbers':>{numbers}}"]
         for one in self.results:
-            lines.append(
-                f"{one.lesson:6}  {one.name:{width}}  {one.cases:5}  {one.comparisons:11,}  {one.numbers:10,}  {one.verdict}"
-            )
-            lines += [f"{'':8}  {failure.case}: {failure.why}" for failure in one.failures[:_SHOWN]]
+            counts = f"{one.cases:{cases},}  {one.comparisons:{compared},}  {one.numbers:{numbers},}"
+            lines.append(f"{one.lesson:2}  {one.name:{name}}  {counts}  {one.verdict}")
+            for failure in one.failures[:_SHOWN]:
+                lines += _indented(f"{failure.case}: {failure.why}")
             if len(one.failures) > _SHOWN:
-                lines.append(f"{'':8}  and {len(one.failures) - _SHOWN} more of {one.cases} cases")
+                lines += _indented(f"and {len(one.failures) - _SHOWN} more of {one.cases} cases")
         return "\n".join([*lines, "", self.summary])
+
+    def _width(self, title: str) -> int:
+        """Of a column of counts."""
+        return max([len(title), *(len(f"{getattr(result, _COUNTS[title]):,}") for result in self.results)])
 
     def as_record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -116,3 +124,10 @@ class Certificate:
             "ok": self.ok, "proofs": len(self.results), "comparisons": self.comparisons, "numbers": self.numbers,
             "seconds": round(self.seconds, 2), "results": [result.as_record() for result in self.results],
         }  # fmt: skip
+
+
+def _indented(told: str) -> list[str]:
+    """Under a proof, broken between words."""
+    return textwrap.wrap(
+        told, _LINE, initial_indent=" " * 6, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )

@@ -110,7 +110,7 @@ def find_factory(place: str) -> Make:
     try:
         module: Any = _from_file(Path(source)) if source.endswith(".py") else import_module(source)
         made = getattr(module, name)
-    except Exception as fault:  # whatever somebody's module raises while it is imported
+    except (Exception, SystemExit) as fault:  # whatever somebody's module raises while it is imported
         raise _not_found(place, f"{type(fault).__name__}: {fault}") from fault
     if not callable(made):
         raise _not_found(place, f"{type(made).__name__}, which cannot be called")

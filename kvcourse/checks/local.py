@@ -3,6 +3,7 @@
 import copy
 import linecache
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from kvcourse.checks.base import Broken, Kept, Opaque, Unknown, raised
 
 LONGEST_LINE = 80  # of the learner's own source in a message
 LONGEST_CALL_S = 30.0  # a call of an answer takes milliseconds; one that has not returned by then has a loop without an end
+AGAIN_S = 1.0  # and where it has caught what ends it, it is told again
 PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
@@ -27,10 +29,10 @@ class LocalKept:
         self.it, self._name = it, name
 
     def value(self) -> Any:
-        return snapshot(self.it)
+        return _whole(self.it)
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return snapshot(run(f"{self._name}.{method}", getattr(self.it, method, None), args, kwargs))
+        return _whole(run(f"{self._name}.{method}", getattr(self.it, method, None), args, kwargs))
 
 
 class LocalAnswer:
@@ -62,6 +64,14 @@ def snapshot(value: Any) -> Any:
     if issubclass(kind, dict):
         return {key: snapshot(item) for key, item in dict.items(value) if type(key) in PLAIN}
     return Unknown(kind.__name__)
+
+
+def _whole(value: Any) -> Any:
+    """A snapshot; of a list that holds itself, only its type."""
+    try:
+        return snapshot(value)
+    except RecursionError:
+        return Unknown(f"{type(value).__name__} without an end")
 
 
 def plain_tensor(tensor: Tensor) -> Any:
@@ -101,22 +111,47 @@ class _TooLong(BaseException):
 
 @contextmanager
 def ended_after(seconds: float) -> Iterator[None]:
-    """Raise _TooLong inside the block when time is up: in the main thread of a system with timers, and where none is set."""
+    """Raise _TooLong inside the block when time is up: in the main thread of a system with timers, and where none is set.
+
+    An `except:` that catches even this is told again each second, and then where it stands: on the line after the catch, which
+    its own `try` no longer covers. Left for the kernel's restart: several of them around each other, in one loop.
+    """
     usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not usable or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:  # a call within a call: the outer one's counts
         yield
         return
+    raised, tracer = 0, sys.gettrace()
 
     def end(number: int, frame: FrameType | None) -> None:
+        nonlocal raised
+        if raised:
+            _end_at_the_next_line(frame)
+        raised += 1
         raise _TooLong
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        if raised > 1:
+            sys.settrace(tracer)
+
+
+def _end_at_the_next_line(frame: FrameType | None) -> None:
+    """Raise _TooLong once more as soon as one of the answer's own frames comes to another line."""
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            raise _TooLong  # Python stops tracing when a tracer raises
+        return trace
+
+    while frame is not None and frame.f_code is not run.__code__:
+        frame.f_trace = trace
+        frame = frame.f_back
+    sys.settrace(lambda *_: None)  # what is called from now on is not traced
 
 
 def _line(function: Any, error: BaseException) -> str:

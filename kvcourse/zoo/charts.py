@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvcourse.caches.base import KVCache
+from kvcourse.errors import InputError
 from kvcourse.zoo import shared, single
 from kvcourse.zoo.bodies import the_model
 from kvcourse.zoo.specimen import Make
@@ -52,7 +53,12 @@ def symptoms(make: Make) -> Chart:
     """Observe what `make(model, capacity)` makes, a KV cache or a prefix cache.
 
     In float64, on a small seeded model, in a fraction of a second; the same on every machine.
+    Raises: InputError if it makes neither.
     """
     one: Any = make(the_model(), CAPACITY_TOKENS)
-    seen = single.observed(make) if isinstance(one, KVCache) else shared.observed(make)
+    is_single = isinstance(one, KVCache)
+    if not is_single and not all(hasattr(one, name) for name in ("lease", "insert", "index")):
+        raise InputError("There is no cache to observe.", expected="a KVCache, or a prefix cache with lease and insert",
+                         got=type(one).__name__, todo="Let make(model, capacity) return an empty cache.")  # fmt: skip
+    seen = single.observed(make) if is_single else shared.observed(make)
     return Chart(tuple(Observation(*row) for row in seen))

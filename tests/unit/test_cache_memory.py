@@ -9,7 +9,7 @@ from thread_helpers import in_threads
 
 from kvcourse import PreallocatedCache, generate, huge_pages
 from kvcourse.config import kv_bytes_per_token
-from kvcourse.errors import CacheFull, CacheMismatch
+from kvcourse.errors import CacheFull, CacheMismatch, InputError
 from kvcourse.generate import stream
 from kvcourse.steps import prefill
 
@@ -149,6 +149,25 @@ def test_memory_of_the_wrong_size_goes_to_the_system(model):
     assert not huge_pages._given_back
 
 
+def test_a_block_that_serves_ever_smaller_requests_does_not_stay_for_ever():
+    like = torch.empty(0)
+    huge_pages.give_back(huge_pages.empty_matrix(8, 2**20, like))
+    for columns in (2**22, 2**20):  # half of it, then an eighth: less than a quarter of what is behind it
+        part = huge_pages.used_matrix(1, columns, like)
+        huge_pages.give_back(part)
+    assert part.untyped_storage().nbytes() < 2**22 + 2 * huge_pages.HUGE_PAGE_BYTES
+
+
+def test_a_kernel_without_huge_pages_gives_ordinary_memory(monkeypatch):
+    class Refusing(huge_pages.mmap.mmap):
+        def madvise(self, *_):
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(huge_pages.mmap, "mmap", Refusing)
+    matrix = huge_pages.empty_matrix(1024, 1024, torch.empty(0))
+    assert matrix.fill_(1).sum() == 2**20
+
+
 @pytest.mark.parametrize("capacity", [12, 40])  # the first pass fills most of it, and does not
 @pytest.mark.parametrize("before", [0, 3])
 def test_rows_of_all_layers_at_once_are_those_appended_one_by_one(model, capacity, before):
@@ -183,3 +202,23 @@ def test_rows_of_all_layers_that_do_not_fit_are_refused_and_nothing_changes(mode
             cache.append_all([torch.zeros(shape, dtype=model.dtype)])
         cache.abort()
         assert cache.length == 6
+
+
+def test_parts_that_differ_are_refused_as_append_refuses_them_and_nothing_changes(model):
+    L, H, D = model.config.n_layer, model.config.n_head, model.config.head_size
+    good = torch.ones(L, 2, H, 2, D, dtype=model.dtype)
+    bad = (good.half(), good[:1], good[:, :, :1], good[..., :1], good.to("meta"))
+    for bound in (False, True):
+        for parts, fault in (
+            *(([good, one], CacheMismatch) for one in bad),
+            ([], InputError),
+            ([good[:, :, :, :0]], InputError),
+        ):
+            cache = PreallocatedCache(12)
+            if bound:
+                cache.bind(model, 1, model.dtype, model.device)
+            with pytest.raises(fault) as caught:
+                cache.append_all(parts)
+            assert caught.value.todo and (cache.length, cache.nbytes) == (0, 0)
+    with pytest.raises(CacheMismatch, match=f"of {L} layers"):
+        cache.append_all([good[:1]])

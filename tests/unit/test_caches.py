@@ -7,7 +7,7 @@ from helpers import small_models as small_models
 
 from kvcourse.caches.base import KVCache, Plan, plan_without_cache
 from kvcourse.caches.growing import GrowingCache
-from kvcourse.caches.make import make_cache
+from kvcourse.caches.make import KINDS, make_cache
 from kvcourse.caches.preallocated import PreallocatedCache
 from kvcourse.errors import CacheMismatch, CacheMisuse, InputError, KVCourseError, UnknownName
 
@@ -267,12 +267,21 @@ def test_make_cache_knows_its_kinds_and_binds_them():
         ("preallocated", {"window": 3}, InputError, "window"),
         ("preallocated", {"capacity": 0}, InputError, "1 token or more"),
         ("growing", {"starts": [0]}, CacheMismatch, "one row per start"),
+        ("paged", {"pool": 5}, InputError, "from a pool"),
+        *((kind, {"room_tokens": room}, InputError, "room_tokens") for kind in KINDS for room in (0, -1, 2.0, True, "a")),
     ],
 )
 def test_make_cache_refuses_what_there_is_not(kind, options, fault, names):
     with pytest.raises(fault, match=names) as caught:
         make_cache(kind, make_model("gpt"), 2, **options)
     assert isinstance(caught.value, KVCourseError) and caught.value.todo
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.0, "a", None], ids=repr)
+def test_make_cache_refuses_a_batch_that_is_none(batch_size):
+    for kind in KINDS:
+        with pytest.raises(InputError, match="batch_size"):
+            make_cache(kind, make_model("gpt"), batch_size, **({"window": 4} if kind == "sliding" else {}))
 
 
 @every_cache

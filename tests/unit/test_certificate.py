@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -23,8 +24,9 @@ from kvcourse.certificate import budget_proofs as on_budgets
 from kvcourse.certificate import memory_proofs as on_memory
 from kvcourse.certificate import prefix_proofs as on_prefixes
 from kvcourse.certificate import session_proofs as on_sessions
-from kvcourse.certificate.bed import small_model
-from kvcourse.certificate.running import result_of
+from kvcourse.certificate.bed import CHUNKINGS, banded, ids, small_model, unsteadiness
+from kvcourse.certificate.bench import rounding, rounding_of_an_unsteady_model
+from kvcourse.certificate.running import find_factory, result_of
 from kvcourse.checkpoints import load_model
 from kvcourse.cli import main
 from kvcourse.context.agent import _Counting, run_agent
@@ -39,6 +41,7 @@ from kvcourse.speculative import _Reader
 from kvcourse.trace import trace
 from kvcourse.weights import split_qkv
 from kvcourse.zoo import HEALTHY, SPECIMENS
+from kvcourse.zoo.keeping import WindowOneShort
 
 pytestmark = pytest.mark.usefixtures("small_models")
 NAMES = [proof.name for proof in PROOFS]
@@ -146,7 +149,7 @@ def everything_twice(patch):
     patch.setattr(CausalLM, "_pass", lambda model, tokens, cache, keep: (model(tokens), one(model, tokens, cache, keep))[1])
 
 
-@breaks("a preallocated cache copies nothing and takes the bytes of the formula")
+@breaks("a preallocated cache copies nothing and takes its formulas bytes")
 def grown_all_the_same(patch):
     patch.setattr(on_memory, "PreallocatedCache", lambda capacity: GrowingCache())
 
@@ -289,7 +292,13 @@ def test_a_proof_fails_on_its_fault_and_says_what_differed(name, monkeypatch):
     assert not result.ok and result.verdict == "FAILS"
     assert all(failure.case and failure.why for failure in result.failures)
     table = str(Certificate((result,)))
-    assert result.failures[0].why in table and "0 of 1 proofs hold, 1 fail" in table
+    assert " ".join(result.failures[0].why.split()) in " ".join(table.split()) and "0 of 1 proofs hold, 1 fail" in table
+    assert too_long(table) == []
+
+
+def too_long(table):
+    """Lines that a page of JupyterLab would break, perhaps within a number."""
+    return [line for line in table.split("\n") if len(line) > 104]
 
 
 def test_there_is_a_fault_for_every_proof_and_none_without():
@@ -316,6 +325,16 @@ def test_every_proof_of_the_course_holds(whole):
 def test_counts_and_table_are_the_same_the_second_time(whole):
     again = certificate(show=False)
     assert again == whole and str(again) == str(whole)
+
+
+def test_no_line_of_the_table_is_longer_than_a_page_shows_and_its_columns_stand_under_their_titles(whole):
+    title, *lines = str(whole).split("\n")[: len(NAMES) + 1]
+    assert too_long(str(whole)) == []
+    for line, result in zip(lines, whole.results, strict=True):
+        assert line.split() == [
+            *f"{result.lesson} {result.name} {result.cases:,} {result.comparisons:,} {result.numbers:,} holds".split()
+        ]
+        assert line[len(title) :] == "  holds"
 
 
 def test_every_kind_of_cache_is_tried_on_both_models_for_every_chunking(whole):
@@ -347,6 +366,43 @@ def test_a_third_model_is_tried_where_caches_are(whole):
     assert made.ok, str(made)
     name = "cached logits equal uncached ones at every position"
     assert made[name].cases == whole[name].cases * 3 // 2
+
+
+# Rounding.
+
+
+def test_what_rounding_may_do_is_measured_on_the_model_and_bounded_by_the_logits():
+    expected = torch.full((1, 3, 2), 20.0)
+    plain = rounding(expected)
+    assert rounding_of_an_unsteady_model(expected, 0.0) == rounding_of_an_unsteady_model(expected, plain / 11) == plain
+    assert rounding_of_an_unsteady_model(expected, 0.01) == pytest.approx(0.1)
+    assert rounding_of_an_unsteady_model(expected, 5.0) == pytest.approx(0.2), "a fault shows, however unsteady the model is"
+
+
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_the_small_models_are_steady_and_measuring_leaves_them_as_they_were(kind):
+    model, tokens = small_model(kind), ids(22, batch=2)
+    before, fingerprint = banded(model, tokens, 5), model.fingerprint
+    for dtype in (torch.float64, torch.float32):
+        eps = torch.finfo(dtype).eps
+        moved = unsteadiness(model.to(dtype), tokens, 5)
+        assert eps < moved < 1000 * eps
+        assert rounding_of_an_unsteady_model(before.to(dtype), moved) == rounding(before.to(dtype))
+    assert torch.equal(banded(small_model(kind), tokens, 5), before) and small_model(kind).fingerprint == fingerprint
+
+
+def test_a_trained_model_that_rounding_moves_far_keeps_its_right_window_and_loses_the_wrong_one(monkeypatch):
+    """SmolLM2 at a window of 5: see the proof. In float32 its logits are off by five times what `rounding` allows."""
+    model, tokens = load_model("smollm2"), ids(22, batch=2)
+    assert unsteadiness(model, tokens, 5) > 10 * unsteadiness(model, tokens, 21)
+    monkeypatch.setattr(on_memory, "CHUNKINGS", {"uneven chunks": CHUNKINGS["uneven chunks"]})
+    proof = BY_NAME["a window equals full attention under a band"]
+    right, wrong = (
+        result_of(proof, Bed({"real": model}, windows={"yours": lambda model, n, kind=kind: kind(n)}))
+        for kind in (SlidingCache, WindowOneShort)
+    )
+    assert right.ok, right.failures
+    assert wrong.failures[0].case == "real, yours, window 5, uneven chunks"
 
 
 def test_the_number_of_threads_is_put_back():
@@ -407,6 +463,20 @@ def test_a_factory_that_makes_no_cache_is_refused():
 def test_a_factory_that_fails_is_refused():
     with pytest.raises(InputError, match=r"This factory fails.*TypeError"):
         prove(lambda: GrowingCache())
+
+
+def test_whoever_ends_the_process_has_not_proved_anything(tmp_path):
+    class Leaves(GrowingCache):
+        def advance(self, T):
+            raise SystemExit(0)
+
+    made = prove(lambda model, n: Leaves())
+    assert not made.ok and "SystemExit" in made.failed[0].failures[0].why
+    with pytest.raises(InputError, match=r"This factory fails.*SystemExit"):
+        prove(lambda model, n: sys.exit(0))
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)")
+    with pytest.raises(InputError, match="SystemExit"):
+        find_factory(f"{tmp_path / 'leaves.py'}:make")
 
 
 def test_a_cache_that_promises_less_is_not_blamed_for_it():

@@ -1,6 +1,8 @@
 """The protocol between properties and an answer that runs in this process: copies, callbacks, kept objects, faults."""
 
+import faulthandler
 import signal
+import sys
 import threading
 import time
 from collections import OrderedDict, namedtuple
@@ -124,6 +126,16 @@ def test_a_value_is_read_as_plain_data(value, plain):
     assert snapshot(value) == plain
 
 
+def test_a_list_that_holds_itself_is_no_plain_value():
+    def endless():
+        items = []
+        items.append(items)
+        return items
+
+    answer = local(endless)
+    assert answer() == answer.returned.value() == Unknown("list without an end")
+
+
 def test_a_subclass_has_no_say_in_what_it_equals():
     class Always(torch.Tensor):
         @classmethod
@@ -187,6 +199,58 @@ def test_a_loop_without_an_end_is_a_fault_that_says_where(monkeypatch):
     monkeypatch.setattr(local_module, "LONGEST_CALL_S", 0.2)
     with pytest.raises(Broken, match=r"my_answer had not returned after .*, at line \d+: .* Does every loop end\?"):
         local(stubborn)()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert local(lambda: 3)() == 3
+
+
+def bare():
+    while True:
+        try:
+            while True:
+                pass
+        except:  # noqa: E722
+            pass
+
+
+def bare_around_a_call():
+    def waits():
+        while True:
+            time.sleep(0.01)
+
+    def swallows():
+        try:
+            waits()
+        except BaseException:
+            return
+
+    while True:
+        swallows()
+
+
+def swallowed_by_finally():
+    while True:
+        try:
+            while True:
+                pass
+        finally:
+            continue  # noqa: B012
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no timers: a loop without an end is interrupted by hand"
+)
+@pytest.mark.parametrize("answer", [bare, bare_around_a_call, swallowed_by_finally], ids=lambda answer: answer.__name__)
+def test_a_loop_that_catches_everything_ends_all_the_same_and_leaves_no_tracer(monkeypatch, answer):
+    monkeypatch.setattr(local_module, "LONGEST_CALL_S", 0.1)
+    monkeypatch.setattr(local_module, "AGAIN_S", 0.1)
+    faulthandler.dump_traceback_later(60, exit=True)  # it would hang for ever: no test can fail then
+    tracer = sys.gettrace()
+    try:
+        with pytest.raises(Broken, match=r"my_answer had not returned after .*, at line \d+: .* Does every loop end\?"):
+            local(answer)()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    assert sys.gettrace() is tracer
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert local(lambda: 3)() == 3
 

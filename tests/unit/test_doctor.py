@@ -1,17 +1,20 @@
 """The doctor finds what is wrong, and each wrong finding says what to type."""
 
 import importlib
+import io
 import json
 import sys
 from collections import namedtuple
 
 import pytest
 from packaging.requirements import Requirement
+from rich.console import Console
 
 from kvcourse import doctor
 from kvcourse.cli import main
 from kvcourse.doctor import Finding
 from kvcourse.errors import NotFetched
+from kvcourse.tables import print_findings
 
 
 def wrong(finding: Finding) -> bool:
@@ -108,3 +111,12 @@ def test_the_exit_status_says_whether_something_is_wrong(monkeypatch, capsys, fi
     else:
         assert "none [1]" in printed or status == 0
         assert ('Fix: pip install "x[lab]"' in printed) == (status == 1)
+
+
+def test_a_narrow_terminal_wraps_what_it_cannot_show_and_cuts_nothing():
+    long = "a" * 30 + "1.0+cpu"
+    told = io.StringIO()
+    print_findings([Finding("safetensors_and_more", True, long, ">=0.5,<1,!=0.7")], Console(file=told, width=40))
+    rows = [line.split("\u2502")[1:-1] for line in told.getvalue().splitlines() if "\u2502" in line]
+    cells = ["".join(row[place].strip() for row in rows) for place in range(4)]
+    assert cells == ["ok", "safetensors_and_more", long, ">=0.5,<1,!=0.7"]

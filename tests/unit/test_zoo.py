@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 import torch
 
+from kvcourse.errors import InputError
 from kvcourse.zoo import HEALTHY, SPECIMENS, Specimen, symptoms
 from kvcourse.zoo.bodies import compared, right_logits, small_model, texts
 
@@ -92,6 +93,13 @@ def test_a_right_cache_of_every_kind_shows_nothing(kind):
 def test_a_chart_is_the_same_each_time():
     for one in SPECIMENS[1:9:2]:
         assert str(symptoms(one.make)) == str(observed(one.make))
+
+
+@pytest.mark.parametrize("made", [5, None, object], ids=repr)
+def test_what_is_no_cache_has_no_chart(made):
+    with pytest.raises(InputError, match="no cache to observe") as caught:
+        symptoms(lambda model, capacity: made)
+    assert caught.value.todo
 
 
 @EVERY_SPECIMEN
