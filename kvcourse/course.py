@@ -2,6 +2,7 @@
 
 A learner never edits a tracked file. `prepare_work` copies the exercises into work/, which git ignores, and never
 overwrites: it remembers the digest of what it copied, so it can tell when the course has a newer version of an exercise.
+The course keeps its exercises with the outputs of finished ones; a copy has none, since nothing in it has been run.
 """
 
 import hashlib
@@ -151,11 +152,12 @@ def _forget_progress(work: Path, name: str) -> None:
 def _prepare_one(source: Path, target: Path, known: dict[str, str]) -> tuple[Prepared, dict[str, str]]:
     """`known` holds two digests of the course's file: the version `target` came from ("copied"), and the newer version
     that was put beside it ("offered")."""
-    now = _digest(source)
+    content = source.read_bytes()
+    now, fresh = _digest(content), _not_run(content)
     if not target.exists():
-        _copy_new(source, target)
+        _write_new(target, fresh)
         return Prepared(source.name, "copied", target), {"copied": now}
-    if _digest(target) == now or known.get("copied") == now:
+    if known.get("copied") == now or target.read_bytes() in (fresh, content):
         return Prepared(source.name, "kept", target), {"copied": now}
     if "copied" not in known:  # the learner's own file, or the record was lost: notice changes from here on
         return Prepared(source.name, "unknown", target), {"copied": now}
@@ -163,13 +165,25 @@ def _prepare_one(source: Path, target: Path, known: dict[str, str]) -> tuple[Pre
     if not offered.exists():
         if known.get("offered") == now:  # it was put there and the learner took it, or threw it away: settled
             return Prepared(source.name, "kept", target), {"copied": now}
-        _copy_new(source, offered)
+        _write_new(offered, fresh)
     return Prepared(source.name, "newer", target, offered), {**known, "offered": now}
 
 
-def _copy_new(source: Path, target: Path) -> None:
-    """Copy to a name that must not exist: mode x refuses to open over a file that appeared meanwhile."""
-    content = source.read_bytes()
+def _not_run(content: bytes) -> bytes:
+    """A notebook in which nothing has been run: no outputs, no counts, and every other line as it was. What is no notebook
+    is left as it is."""
+    try:
+        notebook = json.loads(content)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                cell.update(outputs=[], execution_count=None)
+    except (ValueError, KeyError, TypeError):
+        return content
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _write_new(target: Path, content: bytes) -> None:
+    """Write to a name that must not exist: mode x refuses to open over a file that appeared meanwhile."""
     try:
         with open(target, "xb") as file:
             file.write(content)
@@ -180,8 +194,8 @@ def _copy_new(source: Path, target: Path) -> None:
         raise
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _read_record(work: Path) -> dict[str, dict[str, str]]:

@@ -36,8 +36,8 @@ if importlib.util.find_spec("kvcourse") is None:
 
 def first_cell(source: str = WHEEL) -> str:
     """The cell's text. source: what pip installs."""
-    if set('"\\\n') & set(source):
-        raise ValueError(f"A source for pip has no quotes, backslashes or line breaks; got {source!r}.")
+    if not source.strip() or set('"\\') & set(source) or len(f"{source}.".splitlines()) > 1:
+        raise ValueError(f"A source for pip is not empty, and has no quotes, backslashes or line breaks; got {source!r}.")
     return CELL.format(source=source).rstrip("\n")
 
 
@@ -50,13 +50,17 @@ def with_first_cell(notebook: dict[str, Any], source: str = WHEEL) -> dict[str, 
 
 
 def write_copies(root: Path, target: Path, source: str = WHEEL) -> list[Path]:
-    """Copies of all lessons and exercises; returns what was written."""
+    """Copies of all lessons and exercises, in place of what is in `target`; returns what was written.
+
+    Raises: ValueError for a source that cannot be, with nothing changed.
+    """
+    paths = sorted(path for folder in FOLDERS for path in (root / folder).glob("[0-9][0-9]_*.ipynb"))
+    notebooks = [with_first_cell(json.loads(path.read_text(encoding="utf-8")), source) for path in paths]
     shutil.rmtree(target, ignore_errors=True)
     written = []
-    for path in sorted(path for folder in FOLDERS for path in (root / folder).glob("[0-9][0-9]_*.ipynb")):
+    for path, notebook in zip(paths, notebooks, strict=True):
         made = target / path.parent.name / path.name
         made.parent.mkdir(parents=True, exist_ok=True)
-        notebook = with_first_cell(json.loads(path.read_text(encoding="utf-8")), source)
         made.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         written.append(made)
     return written
@@ -67,13 +71,18 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--source", help=f"what they install; without it {WHEEL}, which is built here too")
     options = parser.parse_args(arguments)
     target = root / "build" / "colab"
-    written = write_copies(root, target, options.source or WHEEL)
+    source = WHEEL if options.source is None else options.source
+    try:
+        first_cell(source)
+    except ValueError as fault:
+        parser.error(str(fault))
+    written = write_copies(root, target, source)
     if options.source is None:
         wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(root)]
         if subprocess.run(wheel).returncode:
             print("pip could not build the wheel; its own message is above.", file=sys.stderr)
             return 1
-    print(f"{len(written)} notebooks{'' if options.source else f' and {WHEEL}'} in {target.relative_to(root)}")
+    print(f"{len(written)} notebooks{f' and {WHEEL}' if options.source is None else ''} in {target.relative_to(root)}")
     return 0
 
 

@@ -155,9 +155,22 @@ def test_the_cell_installs_the_course_and_then_fetches_the_model_where_it_is_mis
     ]
 
 
-def test_a_source_that_would_break_out_of_the_cell_is_refused():
+@pytest.mark.parametrize("source", ['x"; import os', "a\\", "a\nb", "a\n", "a\rb", "", " "])
+def test_a_source_that_is_none_or_would_break_out_of_the_cell_is_refused_before_anything_is_changed(source, tmp_path, capsys):
     with pytest.raises(ValueError, match="no quotes"):
-        colab.first_cell('x"; import os')
+        colab.first_cell(source)
+    kept = tmp_path / "build" / "colab" / "kept"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("a")
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "01_a.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": "# 01"}]}')
+    with pytest.raises(ValueError, match="no quotes"):
+        colab.write_copies(tmp_path, kept.parent, source)
+    with pytest.raises(SystemExit) as end:
+        colab.main(["--source", source], root=tmp_path)
+    told = capsys.readouterr()
+    assert end.value.code == 2 and "no quotes" in told.err and not told.out
+    assert kept.read_text() == "a"
 
 
 def test_copies_differ_from_the_committed_notebooks_by_the_cell_alone(tmp_path):

@@ -1,9 +1,11 @@
 """The learner's copies: made once, never overwritten, and told about newer versions."""
 
+import hashlib
 import json
 
 import pytest
 
+from kvcourse.content import exercises_folder
 from kvcourse.course import LESSONS, RECORD, Place, Prepared, course_root, learners_place, lesson_path, prepare_work
 from kvcourse.errors import SetupError, UnknownName
 
@@ -95,6 +97,67 @@ def test_a_deleted_copy_is_made_again(course):
     prepare(course)
     (course / "work" / NAME).unlink()
     assert prepare(course)[NAME].action == "copied"
+
+
+def notebook(outputs: list, count: int | None, text: str = "# ünïcode") -> str:
+    """An exercise as the course keeps it: a text, and a cell."""
+    code = {"cell_type": "code", "execution_count": count, "id": "b", "metadata": {}, "outputs": outputs, "source": ["f()"]}
+    cells = [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": [text]}, code]
+    made = {"cells": cells, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+
+
+SOLVED = [{"name": "stdout", "output_type": "stream", "text": ["6.1 append: 8/8\n"]}]
+
+
+def test_a_copy_looks_like_what_it_is_not_solved_and_not_run(course):
+    release(course, notebook(SOLVED, 3))
+    assert prepare(course)[NAME].action == "copied"
+    assert (course / "work" / NAME).read_text(encoding="utf-8") == notebook([], None)
+    before = snapshot(course / "work")
+    assert prepare(course)[NAME].action == "kept"
+    (course / "work" / RECORD).unlink()
+    assert prepare(course)[NAME].action == "kept", "it is known to be untouched without a record, too"
+    assert snapshot(course / "work") == before
+
+
+def test_the_record_names_the_course_s_own_file_as_it_always_did(course):
+    release(course, notebook(SOLVED, 3))
+    prepare(course)
+    record = json.loads((course / "work" / RECORD).read_text(encoding="utf-8"))
+    assert record == {NAME: {"copied": hashlib.sha256((course / "exercises" / NAME).read_bytes()).hexdigest()}}
+
+
+def test_a_copy_that_an_earlier_version_made_with_outputs_is_known(course):
+    release(course, notebook(SOLVED, 3))
+    (course / "work").mkdir()
+    (course / "work" / NAME).write_text(notebook(SOLVED, 3), encoding="utf-8")
+    assert prepare(course)[NAME].action == "kept"
+    assert (course / "work" / NAME).read_text(encoding="utf-8") == notebook(SOLVED, 3)
+
+
+def test_a_newer_version_is_not_solved_either_and_taking_it_settles_it(course):
+    release(course, notebook(SOLVED, 3))
+    prepare(course)
+    release(course, notebook(SOLVED, 3, "# two"))
+    told = prepare(course)[NAME]
+    assert told.action == "newer" and told.offered.read_text(encoding="utf-8") == notebook([], None, "# two")
+    told.offered.replace(course / "work" / NAME)
+    assert prepare(course)[NAME].action == "kept"
+
+
+@pytest.mark.parametrize("path", sorted(exercises_folder().glob("*.ipynb")), ids=lambda path: path.stem)
+def test_copies_of_the_course_s_exercises_lose_outputs_and_counts_and_no_other_line(tmp_path, path):
+    (tmp_path / "exercises").mkdir()
+    (tmp_path / "exercises" / path.name).write_bytes(path.read_bytes())
+    prepare_work(tmp_path / "exercises", tmp_path / "work")
+    given, copy = (one.read_text(encoding="utf-8") for one in (path, tmp_path / "work" / path.name))
+    cells = [cell for cell in json.loads(copy)["cells"] if cell["cell_type"] == "code"]
+    assert cells and all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    assert any(cell.get("outputs") for cell in json.loads(given)["cells"]), "there was something to take away"
+    lines = iter(given.splitlines())
+    emptied = {'   "outputs": [],', '   "execution_count": null,'}
+    assert all(line in emptied or line in lines for line in copy.splitlines()), "line by line, in the same order"
 
 
 @pytest.mark.parametrize("record", [None, "{", "[]", '{"06_kv_cache.ipynb": 3}', "\x00"])

@@ -1,6 +1,8 @@
 """A learner who saves a lesson must not make the next pull a conflict."""
 
 import asyncio
+import json
+import platform
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,26 @@ def test_work_is_saved_as_ever(files, tmp_path):
     model = {"type": "notebook", "format": "json", "content": {**EMPTY, "metadata": {"mine": 1}}}
     asyncio.run(files.save(model, "work/01_a.ipynb"))
     assert '"mine": 1' in (tmp_path / "work" / "01_a.ipynb").read_text()
+
+
+def language_of(files, path):
+    return asyncio.run(files.get(path))["content"]["metadata"].get("language_info")
+
+
+def test_a_notebook_comes_with_the_version_that_the_kernel_would_add_and_its_file_stays_as_it_is(files, tmp_path):
+    for path in ("notebooks/01_a.ipynb", "work/01_a.ipynb"):
+        text = json.dumps({**EMPTY, "metadata": {"language_info": {"name": "python"}}})
+        (tmp_path / path).write_text(text, encoding="utf-8")
+        assert language_of(files, path) == {"name": "python", "version": platform.python_version()}
+        assert (tmp_path / path).read_text(encoding="utf-8") == text
+        assert asyncio.run(files.get(path, content=False))["content"] is None
+
+
+@pytest.mark.parametrize("language", [None, {"name": "R"}, {"name": "python", "version": "3.11.2"}])
+def test_another_language_and_a_version_that_is_there_are_left_alone(files, tmp_path, language):
+    metadata = {"language_info": language} if language else {}
+    (tmp_path / "work" / "01_a.ipynb").write_text(json.dumps({**EMPTY, "metadata": metadata}), encoding="utf-8")
+    assert language_of(files, "work/01_a.ipynb") == language
 
 
 @pytest.mark.parametrize(

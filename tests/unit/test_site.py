@@ -23,11 +23,13 @@ from tools.site.links import Site, rewritten
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "site" / "html"
-FILES = {"kvcourse/attention.py", "docs/ci", "docs/ci/README.md", "docs/a.png", "LICENSE"}
+FILES = {"kvcourse/attention.py", "docs/ci/README.md", ".binder/environment.yml", "docs/a.png", "LICENSE"}
+FOLDERS = {"kvcourse", "docs", "docs/ci", ".binder"}
 SITE = Site(
     pages=frozenset({"README.md", "docs/map.md", "docs/ci/README.md", "notebooks/05_a.ipynb", "notebooks/06_b.ipynb"})
     | {"exercises/06_b.ipynb", "docs/site/api/text.md"},
-    exists=FILES.__contains__,
+    is_file=FILES.__contains__,
+    is_folder=FOLDERS.__contains__,
     lessons={5: "notebooks/05_a.ipynb", 6: "notebooks/06_b.ipynb"},
     exercises={6: "exercises/06_b.ipynb"},
     moved={"README.md": "index.md", "docs/site/api/text.md": "api/text.md"},
@@ -71,10 +73,16 @@ def test_links_and_mentions_lead_to_the_page_on_the_site(page, text, wanted):
     assert rewritten(text, page, SITE) == (wanted, [])
 
 
-@pytest.mark.parametrize("text", ["[a](../nowhere.py)", "![a](gone.png)", "[a](../docs/nowhere.md#b)"])
+@pytest.mark.parametrize("text", ["[a](../nowhere.py)", "![a](gone.png)", "![a](ci)", "[a](../docs/nowhere.md#b)"])
 def test_a_link_that_leads_nowhere_is_reported_with_its_page(text):
     _, unknown = rewritten(text, "docs/map.md", SITE)
-    assert [one.page for one in unknown] == ["docs/map.md"]
+    assert [str(one).partition(": ")[0] for one in unknown] == ["docs/map.md"]
+    assert str(unknown[0]).endswith("(there is no such file)")
+
+
+def test_a_link_to_a_folder_that_says_nothing_of_itself_is_reported_before_sphinx_opens_it():
+    _, unknown = rewritten("[a](.binder) and [b](.binder/environment.yml)", "README.md", SITE)
+    assert [str(one) for one in unknown] == ["README.md: .binder (a folder without a README.md: name a file in it)"]
 
 
 # Docstrings and formulas.
@@ -277,8 +285,13 @@ def test_each_fault_of_a_page_is_a_warning_and_a_warning_fails_the_build(tmp_pat
 
 
 def test_a_link_to_a_file_that_is_gone_stops_before_sphinx_runs(tmp_path):
-    with pytest.raises(pages.PageError, match=r"docs/page\.md: \.\./gone\.py"):
+    with pytest.raises(pages.PageError, match=r"docs/page\.md: \.\./gone\.py \(there is no such file\)"):
         small_course(tmp_path, "# A page\n\n[a](../gone.py)\n")
+
+
+def test_so_does_a_link_to_a_folder(tmp_path):
+    with pytest.raises(pages.PageError, match=r"docs/page\.md: site \(a folder without a README\.md"):
+        small_course(tmp_path, "# A page\n\n[a](site)\n")
 
 
 # What came out.
@@ -294,6 +307,20 @@ def test_a_link_to_a_file_that_is_gone_stops_before_sphinx_runs(tmp_path):
         "<style>@font-face { src: url('https://example.invalid/a.woff2') }</style>",
         '<p style="background: url(https://example.invalid/a.png)">a</p>',
         '<svg><image href="https://example.invalid/a.svg"/></svg>',
+        '<img src="a.png" srcset="b.png 1x, https://example.invalid/c.png 2x" alt="a">',
+        '<source srcset="https://example.invalid/a,b.png">',
+        '<link rel="preload" imagesrcset="https://example.invalid/a.png 300w, a.png">',
+        '<input type="image" src="https://example.invalid/a.png">',
+        '<track src="https://example.invalid/a.vtt">',
+        '<base href="https://example.invalid/">',
+        '<LINK REL="STYLESHEET" HREF="HTTPS://example.invalid/a.css">',
+        '<link rel="Apple-Touch-Icon" href="https://example.invalid/a.png">',
+        '<img src=" https://example.invalid/a.png" alt="a">',
+        "<script>const it = await import('https://example.invalid/a.js')</script>",
+        '<script type="module">import { a } from "https://example.invalid/a.js"</script>',
+        '<script type="module">import "//example.invalid/a.js"</script>',
+        "<script>fetch(`https://example.invalid/a.json`)</script>",
+        '<script>new Worker("https://example.invalid/a.js")</script>',
     ],
 )
 def test_whatever_a_page_would_load_from_the_web_is_found(tmp_path, html):
@@ -304,6 +331,25 @@ def test_whatever_a_page_would_load_from_the_web_is_found(tmp_path, html):
 def test_a_style_file_that_loads_from_the_web_is_found(tmp_path):
     (tmp_path / "a.css").write_text('@import "https://example.invalid/b.css";', encoding="utf-8")
     assert audit.from_the_web(tmp_path, {}) == ["a.css loads https://example.invalid/b.css"]
+
+
+def test_so_is_a_script_file(tmp_path):
+    (tmp_path / "a.js").write_text('export * from "https://example.invalid/b.js"; const x = "https://example.invalid/c"')
+    assert audit.from_the_web(tmp_path, {}) == ["a.js loads https://example.invalid/b.js"]
+
+
+def test_every_picture_of_a_set_has_to_be_there(tmp_path):
+    (tmp_path / "a.html").write_text('<img src="a.png" srcset="a.png, b.png 2x,c.png 3x, d.png 4x" alt="A picture.">')
+    for there in "abc":
+        (tmp_path / f"{there}.png").touch()
+    assert audit.broken(tmp_path, audit.pages_of(tmp_path)) == ["a.html: d.png (no such file)"]
+
+
+def test_a_base_is_refused_wherever_it_leads(tmp_path):
+    (tmp_path / "a.html").write_text('<base href="b/"><a href="c.html">a</a>', encoding="utf-8")
+    (tmp_path / "b.html").write_text('<base target="_blank">', encoding="utf-8")
+    found = audit.broken(tmp_path, audit.pages_of(tmp_path))
+    assert len(found) == 1 and found[0].startswith("a.html: b/ (a <base> moves every address")
 
 
 def test_a_link_to_the_web_is_allowed_and_a_picture_in_the_page_is_too(tmp_path):

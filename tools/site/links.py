@@ -32,6 +32,10 @@ class Unknown(NamedTuple):
 
     page: str
     target: str
+    why: str = "there is no such file"
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.target} ({self.why})"
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Site:
     """What there is to link to, by its path in the repository."""
 
     pages: frozenset[str]
-    exists: Callable[[str], bool]  # is there a file or folder of that path?
+    is_file: Callable[[str], bool]
+    is_folder: Callable[[str], bool]
     lessons: Mapping[int, str]  # number to the lesson's page
     exercises: Mapping[int, str]
     moved: Mapping[str, str] = field(default_factory=dict)  # pages with another place on the site than in the repository
@@ -74,13 +79,15 @@ def _link(found: re.Match[str], page: str, site: Site, unknown: list[Unknown]) -
     target, mark, place = found["target"].partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
     if found["image"]:
-        if not site.exists(path):
+        if not site.is_file(path):
             unknown.append(Unknown(page, found["target"]))
         return f"![{found['text']}]({from_page(page, path, site)})"
     for candidate in (path, f"{path}/README.md"):  # a link to a folder means what it says of itself
         if candidate in site.pages:
             return f"[{found['text']}]({from_page(page, candidate, site)}{mark}{place})"
-    if not site.exists(path):
+    if site.is_folder(path):  # has no text to show
+        unknown.append(Unknown(page, found["target"], "a folder without a README.md: name a file in it"))
+    elif not site.is_file(path):
         unknown.append(Unknown(page, found["target"]))
     return f"[{found['text']}](source:{path})"
 
@@ -92,7 +99,7 @@ def _named_file(inside: str, page: str, site: Site) -> str | None:
         path = f"exercises/{path.rpartition('/')[2]}"
     if path in site.pages:
         return None if path == page else from_page(page, path, site)
-    if "/" in path and re.fullmatch(r"[\w./-]+\.(?:py|toml|yml|txt|sh)", path) and site.exists(path):
+    if "/" in path and re.fullmatch(r"[\w./-]+\.(?:py|toml|yml|txt|sh)", path) and site.is_file(path):
         return f"source:{path}"
     return None
 

@@ -46,7 +46,7 @@ def lay_out(root: Path, target: Path) -> Site:
     for image in _images(root):
         _copied(root / image, target / image.removeprefix(f"{OWN}/"))
     if unknown:
-        raise PageError("Links that lead nowhere:\n" + "\n".join(f"  {one.page}: {one.target}" for one in unknown))
+        raise PageError("Links that lead nowhere:\n" + "\n".join(f"  {one}" for one in unknown))
     return site
 
 
@@ -61,7 +61,8 @@ def site_of(root: Path) -> Site:
     pages.discard(f"{OWN}/index.md")
     return Site(
         pages=frozenset(pages),
-        exists=lambda path: (root / path).exists(),
+        is_file=lambda path: (root / path).is_file(),
+        is_folder=lambda path: (root / path).is_dir(),
         lessons=_by_number(pages, "notebooks"),
         exercises=_by_number(pages, "exercises"),
         moved={**moved, HOME: "index.md"},
@@ -179,7 +180,7 @@ def companions(page: str, site: Site) -> str:
     if number in others:
         what.insert(0, f"[{words} {number:02d}]({from_page(page, others[number], site)})")
     if folder == "exercises":
-        what.append("solve it in `work/`, where `make lab` puts your copy")
+        what.append("solve it in `work/`, where `make lab` puts your copy; the outputs here are those of a finished one")
     else:
         what.append("figures stand still here; `make lab` runs them")
     return "{.companions}\n" + " · ".join(what)
