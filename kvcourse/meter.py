@@ -100,4 +100,5 @@ def device_name() -> str:
     """What the timing was taken on: processor type and the number of threads PyTorch uses."""
     import torch
 
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' * (threads != 1)}"

@@ -58,7 +58,7 @@ def lesson_table(root: Path) -> str:
 
 
 def linked(root: Path, name: str) -> str:
-    return f"[ready]({name})" if (root / name).is_file() else "planned"
+    return f"[open]({name})" if (root / name).is_file() else "planned"
 
 
 def readme_with_table(text: str, table: str) -> str:

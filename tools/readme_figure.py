@@ -46,8 +46,8 @@ def scenes() -> list[Scene]:
     written: list[int] = []
     text = "ABCDEFGH"
     one: dict[str, Any] = {"ids": ids[:ASK], "max_new_tokens": WRITE}
-    within = Scene("KV cache: within one generation", "ABCD is continued with EFGH", passes(text, "", cache=None, **one),
-                   passes(text, "", **one))  # fmt: skip
+    within = Scene("KV cache: within one generation", "ABCD is continued with EFGH; H is never read",
+                   passes(text, "", cache=None, **one), passes(text, "", **one))  # fmt: skip
 
     start, asked = ids[:5], [("ABCDExy", ids[5:7]), ("ABCDEpq", ids[7:9])]
     pc = RadixPrefixCache(model, max_bytes=2**24)

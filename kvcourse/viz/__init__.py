@@ -36,6 +36,7 @@ _PLACES = {
     "plot_trees": "kvcourse.viz.prefix_tree",
     "prefix_explorer": "kvcourse.viz.prefix_widget",
     "budget_gauges": "kvcourse.viz.budget_widget",
+    "layout_editor": "kvcourse.viz.layout_widget",
 }
 _MODULES = (
     "moments",

@@ -25,6 +25,7 @@ from kvcourse.viz.plots import drawable
 WIDTH = 9.4
 THUMBS_TOP, LEFT = 0.72, 0.2
 MOST_NUMBERS = 16  # tokens up to which a cell has room for its number
+HIDING = {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 0.5}  # behind a name in bold: the same one in normal letters
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def plan(patterns: Patterns) -> Plan:
     )
     longest = max(len(short(text)) for text in patterns.texts)
     label = 0.14 + 0.085 * longest
-    side = min(4.2, max(2.0, 0.42 * T))
+    side = min(4.2, max(2.5, 0.42 * T))  # no narrower than what is written above it
     top = thumbs[-1].bottom + 0.46
     where = Rect(LEFT + 0.2 + label, top, side, side)
     rows = tuple(Rect(where.x - label, top + t * side / T, side + label, side / T) for t in range(T))
@@ -72,24 +73,43 @@ def plan(patterns: Patterns) -> Plan:
 
 
 def draw_attention(patterns: Patterns, layer: int, head: int, query: int) -> Figure:
-    row, at = patterns.row(layer, head, query), plan(patterns)
+    figure = draw_head(patterns, layer, head)
+    with style.use():
+        draw_query(figure.axes[0], patterns, layer, head, query)
+    return figure
+
+
+def draw_head(patterns: Patterns, layer: int, head: int) -> Figure:
+    """What is the same for every query: all heads small, the chosen one large."""
+    patterns.row(layer, head, query=0)
+    at = plan(patterns)
     with style.use():
         fig = Figure(figsize=(WIDTH, at.height), dpi=style.DPI)
         fig.set_layout_engine("none")
         sheet = fig.add_axes((0, 0, 1, 1))
-        sheet.set(xlim=(0, WIDTH), ylim=(at.height, 0))
         sheet.set_axis_off()
         style.chip(sheet, style.ACTIVATION, LEFT + 0.1, 0.24, size=10)
         sheet.text(LEFT + 0.32, 0.24, f"blocks.{layer}.attn.pattern", fontsize=12, fontweight="bold", va="center")
         shape = f"(1, {', '.join(map(str, patterns.values.shape[1:]))}): the layer's heads, small; head {head}, large"
         sheet.text(LEFT + 3.0, 0.24, shape, fontsize=9, va="center", color=style.MUTED)
         _draw_heads(sheet, at, patterns.values[layer], head)
-        _draw_pattern(sheet, at, patterns.texts, patterns.values[layer, head], query)
-        _draw_bars(sheet, at, patterns.texts, row, query)
+        _draw_pattern(sheet, at, patterns.values[layer, head])
+        for t in range(0, len(patterns.texts), _every(len(patterns.texts))):
+            _name_token(sheet, at, patterns.texts, t)
         words = "Percent of one query's attention: a row adds up to 100. White 0, dark red 100. Hatched: later, so masked."
         sheet.text(LEFT, at.height - 0.18, words, fontsize=8, color=style.MUTED, va="center")
         sheet.set(xlim=(0, WIDTH), ylim=(at.height, 0), aspect="auto")  # imshow moved them
     return fig
+
+
+def draw_query(ax: Axes, patterns: Patterns, layer: int, head: int, query: int) -> None:
+    """What changes with the query: its row's outline, its name in bold, the bars."""
+    row, at = patterns.row(layer, head, query), plan(patterns)
+    cell = at.map.width / len(row)
+    _outline(ax, Rect(at.map.x, at.map.y + query * cell, at.map.width, cell), style.INK, 2.4)
+    if query % _every(len(row)) == 0:
+        _name_token(ax, at, patterns.texts, query, fontweight="bold", bbox=HIDING)
+    _draw_bars(ax, at, patterns.texts, row, query)
 
 
 def look(patterns: Patterns, layer: int, head: int, query: int) -> str:
@@ -136,12 +156,11 @@ def _draw_heads(ax: Axes, at: Plan, patterns: Float[np.ndarray, "H T S"], chosen
         ax.text(where.x, where.y - 0.08, f"head {head}", fontsize=7.5, fontweight=weight, va="center")
 
 
-def _draw_pattern(ax: Axes, at: Plan, texts: tuple[str, ...], pattern: Float[np.ndarray, "T S"], query: int) -> None:
-    T, where = len(texts), at.map
+def _draw_pattern(ax: Axes, at: Plan, pattern: Float[np.ndarray, "T S"]) -> None:
+    T, where = len(pattern), at.map
     cell = where.width / T
     _draw_square(ax, where, pattern)
     _outline(ax, where, style.ACTIVATION.text, 2.0)
-    _outline(ax, Rect(where.x, where.y + query * cell, where.width, cell), style.INK, 2.4)
     if T <= MOST_NUMBERS:
         for t in range(T):
             for s in range(t + 1):
@@ -149,20 +168,26 @@ def _draw_pattern(ax: Axes, at: Plan, texts: tuple[str, ...], pattern: Float[np.
                 number = f"{100 * pattern[t, s]:.0f}" if np.isfinite(pattern[t, s]) else ""
                 x, y = where.x + (s + 0.5) * cell, where.y + (t + 0.5) * cell
                 ax.text(x, y, number, ha="center", va="center", fontsize=8, color=ink, zorder=6)
-    for t in range(0, T, _every(T)):
-        how: dict[str, Any] = {"fontsize": 8.5, "parse_math": False, "fontweight": "bold" if t == query else "normal"}
-        ax.text(where.x - 0.06, where.y + (t + 0.5) * cell, short(texts[t]), ha="right", va="center", **how)
-        ax.text(where.x + (t + 0.5) * cell, where.bottom + 0.06, short(texts[t]), ha="center", va="top", rotation=90, **how)
     ax.text(where.x, where.y - 0.12, "each row: one query, and the keys it looks at", fontsize=9, va="center")
+
+
+def _name_token(ax: Axes, at: Plan, texts: tuple[str, ...], t: int, **look: Any) -> None:
+    """At its row of the large map, and at its column."""
+    cell = at.map.width / len(texts)
+    how: dict[str, Any] = {"fontsize": 8.5, "parse_math": False, **look}
+    ax.text(at.map.x - 0.06, at.map.y + (t + 0.5) * cell, short(texts[t]), ha="right", va="center", **how)
+    ax.text(at.map.x + (t + 0.5) * cell, at.map.bottom + 0.06, short(texts[t]), ha="center", va="top", rotation=90, **how)
 
 
 def _draw_bars(ax: Axes, at: Plan, texts: tuple[str, ...], row: Float[np.ndarray, " S"], query: int) -> None:
     role, where, T = style.ACTIVATION, at.bars, len(texts)
     cell = where.height / T
     scale = where.width - 0.4  # room for the number at a bar's end
-    y = where.y + (np.arange(query + 1) + 0.5) * cell
     shares = np.nan_to_num(row[: query + 1])
-    ax.barh(y, shares * scale, 0.7 * cell, left=where.x, color=role.fill, edgecolor=role.text, linewidth=0.8)
+    for s, share in enumerate(shares):
+        bar = Rectangle((where.x, where.y + (s + 0.15) * cell), share * scale, 0.7 * cell, linewidth=0.8)
+        bar.set(facecolor=role.fill, edgecolor=role.text)
+        ax.add_patch(bar)
     ax.plot([where.x] * 2, [where.y, where.bottom], color=style.MUTED, linewidth=0.8, linestyle="-")
     for s in range(0, T, _every(T)):
         middle = where.y + (s + 0.5) * cell
@@ -171,7 +196,9 @@ def _draw_bars(ax: Axes, at: Plan, texts: tuple[str, ...], row: Float[np.ndarray
         share, ink = (f"{row[s]:.0%}", role.text) if s <= query else ("later: masked", style.MUTED)
         ax.text(where.x + 0.06 + (shares[s] * scale if s <= query else 0), middle, share, color=ink, **how)
     title = f"{quoted(short(texts[query]))} at position {query} looks at"
-    ax.text(WIDTH - 0.2, where.y - 0.12, title, fontsize=10, fontweight="bold", ha="right", va="center", parse_math=False)
+    name = ax.text(where.x, where.y - 0.12, title, fontsize=10, fontweight="bold", va="center", parse_math=False)
+    if name.get_window_extent().width > (WIDTH - 0.2 - where.x) * ax.figure.dpi:  # a long name begins left of its bars
+        name.set(x=WIDTH - 0.2, ha="right")
 
 
 def _every(T: int) -> int:

@@ -1,5 +1,6 @@
 """Lesson 02 onwards: an attention viewer that can be clicked. Knows nothing about how a pattern is drawn."""
 
+import functools
 import html
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from torch import Tensor
 from kvcourse.models.base import CausalLM
 from kvcourse.trace import trace
 from kvcourse.viz import style, widgets
-from kvcourse.viz.attention_picture import WIDTH, Patterns, draw_attention, look, plan
+from kvcourse.viz.attention_picture import WIDTH, Patterns, draw_attention, draw_head, draw_query, look, plan
+from kvcourse.viz.frames import Backdrop
 from kvcourse.viz.model_map_parts import prompt_ids
 
 NOTE = "Run this cell in JupyterLab to choose a layer, a head and a query."
@@ -52,9 +54,8 @@ class _Controls:
         rects = {**{("head", h): r for h, r in enumerate(at.thumbs)}, **{("query", t): r for t, r in enumerate(at.rows)}}
         spots = {key: (r.x / WIDTH, r.y / at.height, r.width / WIDTH, r.height / at.height) for key, r in rects.items()}
         n_layer, heads, T = patterns.values.shape[:3]
-        self.drawn = widgets.Frames(
-            lambda place, query: widgets.quick_png(draw_attention(patterns, place // heads, place % heads, query))
-        )
+        self.drawn = widgets.Frames(self.draw)
+        self.backdrop = functools.lru_cache(1)(lambda layer, head: Backdrop(draw_head(patterns, layer, head)))
         self.layer = widgets.choice(
             "layer", [(str(n), n) for n in range(n_layer)], "Which block's attention", "11em", self.show
         )
@@ -71,6 +72,10 @@ class _Controls:
     def choose(self, spot: tuple[str, int]) -> None:
         kind, number = spot
         (self.head if kind == "head" else self.query).value = number
+
+    def draw(self, place: int, query: int) -> bytes:
+        layer, head = divmod(place, self.patterns.values.shape[1])
+        return self.backdrop(layer, head).png(lambda ax: draw_query(ax, self.patterns, layer, head, query))
 
     def show(self, _: dict[str, Any] | None = None) -> None:
         at = (self.layer.value, self.head.value, self.query.value)

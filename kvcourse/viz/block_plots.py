@@ -60,7 +60,8 @@ def plot_memory(memories: Mapping[str, tuple[Sequence[Slot | None], int]], *, ro
 
     memories: {title: (slots, slots of a block)}. Each block is framed and carries its number.
     row_slots: how many slots stand side by side; whole blocks.
-    A held slot is green with its owner's name, a reserved empty one dotted with it, a free one dotted without.
+    A held slot is green with its owner's name, a reserved empty one dotted with it, a free one dotted without. A key below says
+    so, of the kinds that occur.
     """
     fit = all(slots and size > 0 and len(slots) % size == 0 and row_slots % size == 0 for slots, size in memories.values())
     known = all(slot is None or slot.state in style.SLOTS for slots, _ in memories.values() for slot in slots)
@@ -72,11 +73,15 @@ def plot_memory(memories: Mapping[str, tuple[Sequence[Slot | None], int]], *, ro
             todo="Give all slots of each block.",
         )
     rows = [-(-len(slots) // row_slots) for slots, _ in memories.values()]
-    height = sum(0.5 + 0.42 * ROW_HEIGHT * n for n in rows)
-    with style.figure(0.6 + 0.42 * row_slots, height, nrows=len(rows), squeeze=False, height_ratios=rows) as (fig, axes):
+    height = 0.4 + sum(0.5 + 0.42 * ROW_HEIGHT * n for n in rows)
+    with style.figure(max(6.2, 0.6 + 0.42 * row_slots), height, nrows=len(rows), squeeze=False, height_ratios=rows) as (
+        fig,
+        axes,
+    ):
         for ax, (title, (slots, size)) in zip(axes[:, 0], memories.items(), strict=True):
             _draw_memory(ax, slots, size, row_slots)
             ax.set_title(title, parse_math=False)
+        style.key(fig, _kinds([slot for slots, _ in memories.values() for slot in slots]))
     return fig
 
 
@@ -107,6 +112,18 @@ def plot_block_sizes(sizes: Sequence[int], wasted: Sequence[int], entries: Seque
     return fig
 
 
+def _kinds(slots: Sequence[Slot | None]) -> list[tuple[style.SlotStyle, str, str]]:
+    """The kinds of slots that there are, for `style.key`: each with the last name that stands in one."""
+    names = {"free" if slot is None else slot.state: "" if slot is None else slot.owner for slot in slots}
+    words = {"held": "held", "empty": "reserved, empty", "reused": "shared by several tables", "free": "free"}
+    order = [*words, *(state for state in names if state not in words)]
+    return [
+        (style.SLOTS["empty" if kind == "free" else kind], names[kind], words.get(kind, kind))
+        for kind in order
+        if kind in names
+    ]
+
+
 def _draw_memory(ax: Axes, slots: Sequence[Slot | None], size: int, row_slots: int) -> None:
     for place, slot in enumerate(slots):
         row, column = divmod(place, row_slots)
@@ -125,7 +142,7 @@ def _draw_memory(ax: Axes, slots: Sequence[Slot | None], size: int, row_slots: i
             ax.add_patch(
                 Rectangle((column - 0.49, y - 0.49), size - 0.02, 0.98, fill=False, edgecolor=style.INK, linewidth=1.4)
             )
-            ax.text(column - 0.47, y - 0.54, str(place // size), ha="left", va="bottom", fontsize=7, color=style.MUTED)
+            ax.text(column - 0.47, y - 0.54, f"block {place // size}", ha="left", va="bottom", fontsize=8, color=style.MUTED)
     last = (len(slots) - 1) // row_slots
     ax.set_xlim(-0.6, row_slots - 0.4)
     ax.set_ylim(last * ROW_HEIGHT + 0.6, -0.95)

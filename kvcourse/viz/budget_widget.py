@@ -1,5 +1,6 @@
 """Lesson 12: an agent's two gauges to play with. Knows nothing about how a window is made, or how a gauge is drawn."""
 
+import functools
 import html
 from collections.abc import Callable
 from typing import Any
@@ -95,10 +96,11 @@ class _Controls:
 
     def __init__(self) -> None:
         self._ready = False  # until all of them stand, a change of one is not worth a picture
+        self._read = functools.lru_cache(8)(read_gauges)  # once for words and picture
+        self._frames = widgets.Frames(lambda *chosen: widgets.quick_png(draw_gauges(self._read(*chosen))))
         self.steps = widgets.slider("steps", MOST_STEPS, "Steps of the task: arrow keys move it", self.show)
         self.steps.min = 1
-        self.result = widgets.slider("tool result", len(RESULTS) - 1, "Tokens of each tool result: arrow keys", self.show)
-        self.result.readout = False  # it would say which of the sizes, not how many tokens
+        self.result = widgets.sizes("tool result", RESULTS, "Tokens of each tool result: arrow keys", self.show)
         names = [(name, name) for name in POLICIES]
         self.policy = widgets.choice("policy", names, "Who decides what stays in the window", "19em", self.show)
         prices = [(name, name) for name in price_lists()]
@@ -106,7 +108,7 @@ class _Controls:
         self.line, self.picture = widgets.spoken(), widgets.image()
         rows = [widgets.row(self.steps, self.result), widgets.row(self.policy, self.prices)]
         self.widget = widgets.column(*rows, self.line, self.picture)
-        self.steps.value, self.result.value = STEPS, RESULTS.index(RESULT)
+        self.steps.value, self.result.value = STEPS, RESULT
         self.policy.value, self.prices.value = POLICY, PRICES
         self._ready = True
         self.show()
@@ -114,12 +116,17 @@ class _Controls:
     @property
     def reading(self) -> Reading:
         """What is chosen, counted."""
-        return read_gauges(self.steps.value, RESULTS[self.result.value], self.policy.value, self.prices.value)
+        return self._read(*self._chosen)
+
+    @property
+    def _chosen(self) -> tuple[int, int, str, str]:
+        return self.steps.value, self.result.value, self.policy.value, self.prices.value
 
     def show(self, _: dict[str, Any] | None = None) -> None:
         if not self._ready:
             return
-        reading = self.reading
-        lines = "<br>".join(map(html.escape, reading.in_words()))
+        lines = "<br>".join(map(html.escape, self.reading.in_words()))
         self.line.value = f'<div role="status" aria-live="polite">{lines}</div>'
-        self.picture.value = widgets.quick_png(draw_gauges(reading))
+        self.picture.value = self._frames[self._chosen]
+        steps, *others = self._chosen
+        self._frames.ahead([(n, *others) for n in (steps + 1, steps - 1) if 1 <= n <= MOST_STEPS])

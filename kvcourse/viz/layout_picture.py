@@ -207,7 +207,7 @@ class _Panel(NamedTuple):
                 if n_tokens:
                     box = style.SLOTS[state].patch(self._x(begin + n_tokens / 2), y, n_tokens * self.scale, BAR)
                     box.set_linewidth(min(box.get_linewidth(), 1.6))
-                    self.sheet.add_patch(box)
+                    self.sheet.add_artist(box)  # add_patch works out limits that are fixed here
             start += size
         if self.has_marks:
             xs = [self._x(mark) for mark in self.requests[number].marks]
@@ -257,7 +257,7 @@ def _draw_key(sheet: Axes, y: float, parts: Iterable[PromptPart], has_marks: boo
     for state, words in (("reused", "found"), ("written", "computed")):
         box = style.SLOTS[state].patch(x + 0.12, y, 0.24, 0.15)
         box.set_linewidth(min(box.get_linewidth(), 1.6))
-        sheet.add_patch(box)
+        sheet.add_artist(box)
         sheet.text(x + 0.31, y, words, fontsize=8.5, va="center", color=style.MUTED)
         x += 0.31 + LETTER * len(words) + 0.25
     kinds = {part.kind for part in parts}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from kvcourse.providers.replaying import replay_requests
 from kvcourse.viz import widgets
-from kvcourse.viz.frames import quick_png
+from kvcourse.viz.frames import Frames, quick_png
 from kvcourse.viz.layout_picture import (
     FIRST_ORDER,
     MEANING,
@@ -48,12 +48,18 @@ def _overview() -> Figure:
     return plot_layouts(_layouts(), "openai", base_price=BASE_PRICE)
 
 
+def _draw(parts: tuple[PromptPart, ...], rules: str, gap: float) -> bytes:
+    title = f"{rules}, asked every {GAPS[gap]}"
+    return quick_png(plot_layouts({title: parts}, rules, gap_seconds=gap, base_price=BASE_PRICE))
+
+
 class _Controls:
     """The list of parts, buttons that move and mark the chosen one, provider and time between requests, words and picture."""
 
     def __init__(self) -> None:
         self.parts = list(FIRST_ORDER)
         self._ready = False  # until all controls stand, and while the list is written anew
+        self._frames = Frames(_draw)
         self.order = widgets.listed("parts", self._lines(), "The prompt from its start: arrow keys choose a part", self._chosen)
         self.order.layout.width = "30em"
         self.up = widgets.button("up", "Move the chosen part one place to the front", lambda: self._move(-1), "arrow-up")
@@ -79,9 +85,9 @@ class _Controls:
         rules, gap = self.provider.value, self.gap.value
         words = layout_in_words(self.parts, replay_requests(requests_of(self.parts, gap_seconds=gap), rules), BASE_PRICE)
         self.line.value = f'<span role="status" aria-live="polite" style="{widgets.FOR_READERS}">{html.escape(words)}</span>'
-        title = f"{rules}, asked every {GAPS[gap]}"
-        figure = plot_layouts({title: self.parts}, rules, gap_seconds=gap, base_price=BASE_PRICE)
-        self.picture.value = quick_png(figure)
+        parts, near = tuple(self.parts), PROVIDERS.index(rules)
+        self.picture.value = self._frames[parts, rules, gap]
+        self._frames.ahead([(parts, other, gap) for other in (*PROVIDERS[near + 1 : near + 2], *PROVIDERS[:near][-1:])])
 
     @property
     def place(self) -> int:

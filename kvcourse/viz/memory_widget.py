@@ -36,8 +36,7 @@ class _Controls:
         self.budget_bytes = budget_bytes
         self._ready = False  # until all choices stand, a change of one is not worth a picture
         self.model = widgets.choice("model", [(name, name) for name in SHAPES], "Which model's shape", "16em", self.show)
-        self.context = widgets.slider("length", len(CONTEXTS) - 1, "Tokens of each text: arrow keys double them", self.show)
-        self.context.readout = False  # it would say which of the lengths, not how many tokens
+        self.context = widgets.sizes("length", CONTEXTS, "Tokens of each text: arrow keys double them", self.show)
         self.batch = widgets.choice("texts", [(f"{n:,}", n) for n in BATCHES], "How many texts at once", "11em", self.show)
         self.dtype = widgets.choice("dtype", [(name, name) for name in DTYPES], "Of K, V and weights", "13em", self.show)
         windows = [("the model's own", None), ("none", max(CONTEXTS)), *((f"{n:,}", n) for n in WINDOWS)]
@@ -46,7 +45,7 @@ class _Controls:
         rows = widgets.row(self.model, self.context, self.batch, self.dtype, self.window)
         self.widget = widgets.column(rows, self.line, self.picture)
         self.model.value, self.dtype.value = MODEL, DTYPE
-        self.context.value = CONTEXTS.index(CONTEXT)
+        self.context.value = CONTEXT
         self._ready = True
         self.show()
 
@@ -55,7 +54,7 @@ class _Controls:
         """What is chosen, priced."""
         return price(
             SHAPES[self.model.value],
-            CONTEXTS[self.context.value],
+            self.context.value,
             self.batch.value,
             self.dtype.value,
             window_tokens=self.window.value,

@@ -5,6 +5,7 @@ Knows nothing about models: it takes passes that somebody recorded.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -69,9 +70,10 @@ def plot_overview(scenes: Sequence[Scene]) -> Figure:
                 _draw(ax, passes, height)
             axes[0][column].set_title(f"{scene.title}\n", parse_math=False)
             axes[0][column].text(0, 1.03, scene.words, transform=axes[0][column].transAxes, color=style.MUTED, va="bottom")
-            axes[0][column].set_xlabel(f"without: {before} tokens through the model", loc="left")
-            axes[1][column].set_xlabel(f"with it: {after}", loc="left", fontweight="bold", color=style.ACTIVATION.text)
-        _legend(fig)
+            count: dict[str, Any] = {"loc": "left", "fontsize": 13, "fontweight": "bold"}
+            axes[0][column].set_xlabel(f"without it: {before} tokens computed", **count)
+            axes[1][column].set_xlabel(f"with it: {after}", color=style.ACTIVATION.text, **count)
+        style.key(fig, [(_slot(state), "", words) for state, words in _LEGEND])
     return fig
 
 
@@ -88,9 +90,9 @@ def _draw(ax: Axes, passes: Sequence[Pass], height: int) -> None:
             else:
                 state = "reused" if place < one.kept_from else "held"
             ax.add_patch(_slot(state).patch(place, row))
-            ax.text(
-                place, row, drawable(one.text[place]), ha="center", va="center", fontweight="bold" if computed else "normal"
-            )
+            plate = {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 0.8} if state == "reused" else None
+            weight = "bold" if computed else "normal"
+            ax.text(place, row, drawable(one.text[place]), ha="center", va="center", fontweight=weight, bbox=plate)
     ax.set_xlim(-0.6, max(widest, 8) - 0.4)
     ax.set_ylim(max(height, len(passes)) - 0.4, -0.6)
     ax.set_yticks(range(len(passes)), [one.label for one in passes])
@@ -102,12 +104,3 @@ def _draw(ax: Axes, passes: Sequence[Pass], height: int) -> None:
 
 def _slot(state: str) -> style.SlotStyle:
     return AGAIN if state == "again" else style.SLOTS[state]
-
-
-def _legend(fig: Figure) -> None:
-    patches = []
-    for state, words in _LEGEND:
-        patch = _slot(state).patch(0, 0)
-        patch.set_label(words)
-        patches.append(patch)
-    fig.legend(handles=patches, loc="outside lower center", ncols=len(patches), handlelength=1.4, handleheight=1.4)

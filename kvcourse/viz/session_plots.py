@@ -20,6 +20,7 @@ SOURCES = {"held": "there already", "reused": "copied", "written": "computed"}  
 SLOT, LINE, LETTER, MARGIN = 0.148, 0.62, 0.067, 0.14  # inches: a slot's width, a branch's height, a letter, all around
 ROOT = 0.2  # the line in front of a branch
 KEY = {"reused": "shared by branches", "held": "a branch's own", "empty": "no K/V yet"}
+COPIES = "held in as many copies"  # what a number in a slot means
 
 
 class Arrived(NamedTuple):
@@ -79,7 +80,8 @@ def plot_turns(ways: Mapping[str, Sequence[Arrived]]) -> Figure:
 def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = None) -> Figure:
     """Conversations that begin alike, as a tree: a slot for each token, what several have in common drawn once.
 
-    block_tokens: of the pool that all of them are in; then blocks are framed, and those that several tables name are hatched.
+    block_tokens: of the pool that all of them are in; then blocks are framed, and those that several tables name are hatched. A
+    number in a slot says how many blocks hold this token.
     """
     sizes = {len(branch.table) * (block_tokens or 0) >= branch.n_rows for branch in branches.values()}
     whole = all(0 <= b.n_rows <= len(b.ids) > 0 and all(0 <= at < len(b.ids) for at, _ in b.texts) for b in branches.values())
@@ -90,13 +92,17 @@ def plot_branches(branches: Mapping[str, Branch], *, block_tokens: int | None = 
     lines = 1 + max(run.line for run in runs)
     names = max(0.085 * len(name) for name in branches)
     longest = max(len(branch.ids) for branch in branches.values())
-    width = 2 * MARGIN + ROOT + max(SLOT * longest + 0.2 + names, LETTER * sum(len(text) + 6 for text in KEY.values()))
+    width = (
+        2 * MARGIN + ROOT + max(SLOT * longest + 0.2 + names, LETTER * sum(len(text) + 6 for text in (*KEY.values(), COPIES)))
+    )
     height = 2 * MARGIN + LINE * lines + 0.3
     ax = _sheet(width, height)
     for run in runs:
         _draw_run(ax, branches, run, block_tokens)
-    states = {_state(branches, run.names, place, block_tokens)[0] for run in runs for place in range(run.start, run.stop)}
-    _draw_key(ax, [state for state in KEY if state in states], height - MARGIN - 0.1)
+    found = [_state(branches, run.names, place, block_tokens) for run in runs for place in range(run.start, run.stop)]
+    states, copies = {state for state, _ in found}, max(number for _, number in found)
+    kinds = [(state, "", KEY[state]) for state in KEY if state in states]
+    _draw_key(ax, kinds + [("held", str(copies), COPIES)] * (copies > 1), height - MARGIN - 0.1)
     figure = ax.figure
     assert isinstance(figure, Figure)
     return figure
@@ -177,7 +183,7 @@ def _draw_run(ax: Axes, branches: Mapping[str, Branch], run: _Run, block_tokens:
         state, copies = _state(branches, run.names, place, block_tokens)
         ax.add_patch(style.SLOTS[state].patch(_x(place) + SLOT / 2, y, SLOT - 0.03, 0.17))
         if copies > 1:
-            ax.text(_x(place) + SLOT / 2, y, str(copies), fontsize=6, ha="center", va="center_baseline", color=style.INK)
+            ax.text(_x(place) + SLOT / 2, y, str(copies), fontsize=7.5, ha="center", va="center_baseline", color=style.INK)
     if block_tokens is not None:
         _draw_blocks(ax, branches, run, block_tokens, y)
     ended = [name for name in run.names if len(branches[name].ids) == run.stop]
@@ -237,9 +243,11 @@ def _sheet(width: float, height: float) -> Axes:
     return ax
 
 
-def _draw_key(ax: Axes, states: Sequence[str], y: float) -> None:
+def _draw_key(ax: Axes, kinds: Sequence[tuple[str, str, str]], y: float) -> None:
+    """kinds: (state, what stands in such a slot, what it means)."""
     x = MARGIN
-    for state in states:
+    for state, mark, words in kinds:
         ax.add_patch(style.SLOTS[state].patch(x + 0.1, y, 0.2, 0.17))
-        ax.text(x + 0.27, y, KEY[state], fontsize=8, color=style.MUTED, va="center")
-        x += 0.27 + 0.062 * len(KEY[state]) + 0.3
+        ax.text(x + 0.1, y, mark, fontsize=7.5, ha="center", va="center_baseline", color=style.INK)
+        ax.text(x + 0.27, y, words, fontsize=8, color=style.MUTED, va="center")
+        x += 0.27 + 0.062 * len(words) + 0.3

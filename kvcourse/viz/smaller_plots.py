@@ -23,13 +23,16 @@ LINES = (
 )
 
 
-def plot_ring(steps: Sequence[Sequence[int | None]], titles: Sequence[str]) -> Figure:
+def plot_ring(
+    steps: Sequence[Sequence[int | None]], titles: Sequence[str], *, before: Sequence[int | None] | None = None
+) -> Figure:
     """Which token lies in which slot, one row of boxes for each moment.
 
     steps: the token in each slot, None where there is none. A slot that was written just now is outlined in bold, and says in
     small print whose place the token has taken.
+    before: the moment before the first one. Without it, there was nothing.
     """
-    width = {len(slots) for slots in steps}
+    width = {len(slots) for slots in steps} | ({len(before)} if before is not None else set())
     if len(width) != 1 or len(titles) != len(steps) or 0 in width:
         raise InputError(
             "These slots cannot be drawn.",
@@ -38,19 +41,19 @@ def plot_ring(steps: Sequence[Sequence[int | None]], titles: Sequence[str]) -> F
             todo="Use None for an empty slot.",
         )
     n_slots = width.pop()
-    with style.figure(1.7 + 0.72 * n_slots, 0.7 + 0.46 * len(steps)) as (fig, ax):
-        before: Sequence[int | None] = [None] * n_slots
+    last = [None] * n_slots if before is None else before
+    with style.figure(1.9 + 0.72 * n_slots, 0.7 + 0.46 * len(steps)) as (fig, ax):
         for row, slots in enumerate(steps):
             for slot, token in enumerate(slots):
-                state = "empty" if token is None else "held" if token == before[slot] else "written"
+                state = "empty" if token is None else "held" if token == last[slot] else "written"
                 ax.add_patch(style.SLOTS[state].patch(slot, row))
+                takes = state == "written" and last[slot] is not None  # a place that another token had
                 if token is not None:
-                    ax.text(slot, row, str(token), ha="center", va="center", fontweight="bold" if state == "written" else None)
-                if state == "written" and before[slot] is not None:
-                    ax.text(
-                        slot + 0.37, row + 0.36, f"was {before[slot]}", ha="right", va="bottom", fontsize=6, color=style.INK
-                    )
-            before = slots
+                    weight, y = "bold" if state == "written" else "normal", row - 0.14 * takes
+                    ax.text(slot, y, str(token), ha="center", va="center", fontweight=weight)
+                if takes:
+                    ax.text(slot + 0.37, row + 0.37, f"was {last[slot]}", ha="right", va="bottom", fontsize=7.5)
+            last = slots
         ax.set(xlim=(-0.6, n_slots - 0.4), ylim=(len(steps) - 0.4, -0.6))
         ax.set_xticks(range(n_slots), [f"slot {slot}" for slot in range(n_slots)])
         ax.set_yticks(range(len(steps)), list(titles))
@@ -115,7 +118,7 @@ def plot_losses(lines: Mapping[str, Sequence[float]], *, over: int, marks: Mappi
             ax.axvline(where, color=style.MUTED, linewidth=1)
             ax.annotate(what, (where, top), xytext=(3, -2), textcoords="offset points", va="top", fontsize=9, color=style.MUTED)
         ax.set_ylim(0, top)
-        ax.legend(loc="lower left", ncols=len(lines), frameon=True, framealpha=1, edgecolor="none")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=len(lines))  # above all lines and marks
         style.label_axes(ax, x=(None, "place in the text", "tokens"), y=(None, f"loss, mean of {over} tokens", "nats"))
     return fig
 
@@ -156,16 +159,18 @@ def plot_memory_and_error(families: Mapping[str, Mapping[str, tuple[float, float
             along = sorted(family.values())
             ax.plot(*zip(*along, strict=True), color=colour, linestyle=dash, marker=mark, markersize=6, label=name)
             for place, (label, where) in enumerate(sorted(family.items(), key=lambda point: point[1])):
-                side = (5, 6) if place % 2 == 0 else (5, -14)  # above and below by turns: neighbours may be close
-                ax.annotate(label, where, xytext=side, textcoords="offset points", color=colour, fontsize=9)
+                # By turns above on the right and below on the left: neighbours may be close, and lines fall.
+                side, ha = ((5, 6), "left") if place % 2 == 0 else ((-5, -14), "right")
+                ax.annotate(label, where, xytext=side, textcoords="offset points", color=colour, fontsize=9, ha=ha)
         ax.set(xscale="log", yscale="log")
         ax.set_xlim(0.8 * min(x for x, _ in [*points, exact]), 1.35 * max(x for x, _ in [*points, exact]))
         ax.set_ylim(0.85 * min(y for _, y in [*points, exact]), 1.2 * max(y for _, y in [*points, exact]))
         ticks = [1024 * 2**i for i in range(20) if 0.8 * min(p[0] for p in points) < 1024 * 2**i < 1.35 * exact[0]]
         ax.set_xticks(ticks, [f"{tick // 1024} KiB" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+        style.plain_numbers(ax.yaxis)
         ax.legend(loc="upper right")
+        corner = {"xycoords": "axes fraction", "xytext": (6, 5), "textcoords": "offset points"}
+        ax.annotate("↙ better: down and left", (0, 0), fontsize=9, color=style.MUTED, **corner)
         style.label_axes(ax, x=(None, "held, for each token of the text", "bytes"), y=(None, "perplexity", None))
     return fig

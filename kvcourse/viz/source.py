@@ -6,7 +6,8 @@
 
 Line numbers count from the object's own first line, not from its file's, so that an edit elsewhere in the file changes no
 notebook. Added and removed lines carry + and - signs; colour only repeats what the sign says. Colours are written into each
-element with a background of their own, which reads the same on GitHub, in nbviewer and on a dark page.
+element with a background of their own, which reads the same on GitHub, in nbviewer and on a dark page. A line that is longer
+than the page is wide goes on below, further in than it began.
 """
 
 import ast
@@ -41,8 +42,9 @@ TOKENS = (  # the first that fits; none is a role's colour
 _BOX = (
     f"background:{PAPER};color:{INK};border:1px solid #D5D9E0;border-radius:4px;padding:8px 12px;margin:4px 0;"
     "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px;line-height:1.45;"
-    "overflow-x:auto;text-align:left;white-space:pre"
+    "text-align:left;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal"  # JupyterLab would break words
 )
+_CHARACTER = 0.6  # em: how wide one is, about, in a font where all are; JupyterLab knows no `ch` in a notebook not yet trusted
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class SourceView:
 
     def _repr_html_(self) -> str:
         width = len(str(len(self.code.lines)))
-        rows = [f"{_muted(f'{n:{width}}')}  {line}" for n, line in enumerate(_highlighted(self.code.text), 1)]
-        return _box([_muted(html.escape(self.code.title)), *rows])
+        shown = zip(self.code.lines, _highlighted(self.code.text), strict=True)
+        rows = [_row(f"{_muted(f'{n:{width}}')}  {line}", width + 2, plain) for n, (plain, line) in enumerate(shown, 1)]
+        return _box([_row(_muted(html.escape(self.code.title)), 0, ""), *rows])
 
 
 class DiffView:
@@ -85,16 +88,12 @@ class DiffView:
     def _repr_html_(self) -> str:
         plain = list(self._rows(self.before.lines, self.after.lines))
         shown = self._rows(_highlighted(self.before.text), _highlighted(self.after.text), html.escape)
-        width = max(len(line) for _, line in plain)
         rows = []
         for (sign, text), (_, line) in zip(plain, shown, strict=True):
             if len(sign) > 1:
-                rows.append(_muted(sign + line))
-            elif sign == " ":
-                rows.append(f"  {line}")
-            else:  # padded, so that the coloured rows end at one edge; inline, so that each is a line without its style too
-                back = ADDED if sign == "+" else REMOVED
-                rows.append(f'<span style="background:{back}">{sign} {line}{" " * (width - len(text))}</span>')
+                rows.append(_row(_muted(sign + line), 0, ""))
+            else:
+                rows.append(_row(f"{sign} {line}", 2, text, {"+": ADDED, "-": REMOVED}.get(sign)))
         return _box(rows)
 
     def _rows(self, before: list[str], after: list[str], escape: Callable[[str], str] = str) -> Iterator[tuple[str, str]]:
@@ -240,6 +239,16 @@ def _muted(text: str) -> str:
     return f'<span style="color:{MUTED}">{text}</span>'
 
 
+def _row(shown: str, margin: int, text: str, background: str | None = None) -> str:
+    """One line of the box. What does not fit goes on below, four characters further in than its text began.
+
+    margin: characters in front of the text. The line's end is inside: without any style it is still a line, and with one no
+    empty line comes after it.
+    """
+    deep = _CHARACTER * (margin + len(text) - len(text.lstrip(" ")) + 4)
+    colour = f"background:{background};" if background else ""
+    return f'<span style="{colour}display:block;padding-left:{deep:.1f}em;text-indent:-{deep:.1f}em">{shown}\n</span>'
+
+
 def _box(rows: list[str]) -> str:
-    body = "\n".join(rows)
-    return f'<pre style="{_BOX}">{body}</pre>'
+    return f'<pre style="{_BOX}">{"".join(rows)}</pre>'

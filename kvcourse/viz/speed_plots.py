@@ -32,7 +32,7 @@ def plot_copied(tokens: Sequence[int], lines: Mapping[str, Sequence[int]]) -> Fi
         _name_ends(ax, tokens[-1], {name: (counts[-1], f"{_megabytes(counts[-1])} MB") for name, counts in lines.items()}, top)
         ax.set_ylim(0, 1.05 * top)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value / 1e6:,.0f}")
-        style.label_axes(ax, x=("S", "tokens, one by one", None), y=(None, "in all", "MB"))
+        style.label_axes(ax, x=("S", "tokens, one by one", None), y=(None, "copied or held so far", "MB"))
     return fig
 
 
@@ -72,7 +72,7 @@ def plot_speed(
         ax.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
         ax.set_xticks([], minor=True)
         ax.set_ylim(top=1.6 * max(high))
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        style.plain_numbers(ax.yaxis)
         ax.legend(loc="lower left")
         ax.set_title(title, parse_math=False, fontsize=9.5)
         style.label_axes(ax, x=("S", "tokens in the text", None), y=(None, "speed", "new tokens a second"))

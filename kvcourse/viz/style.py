@@ -10,7 +10,7 @@ blue-violet, activations green, aggregates amber), by the letter on its chip, an
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,11 +19,16 @@ from typing import Any, Literal
 import matplotlib as mpl
 import matplotlib.style
 from cycler import cycler
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.legend_handler import HandlerPatch
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 from matplotlib.transforms import ScaledTranslation
 
 DPI = 100  # of one figure unit; notebooks show twice as many pixels, at the same size
@@ -186,6 +191,53 @@ def label_axes(ax: Axes, *, x: tuple[str | None, str, str | None], y: tuple[str 
     """Name both axes by (symbol, meaning, unit): `S  keys attended (tokens)`. None: it has no symbol, or no unit."""
     ax.set_xlabel(_axis_label(*x))
     ax.set_ylabel(_axis_label(*y))
+
+
+def key(fig: Figure, kinds: Sequence[tuple[SlotStyle, str, str]]) -> Legend:
+    """Below the whole figure, what its boxes mean: (how it is drawn, the mark that stands in it or "", the words)."""
+    boxes = [slot.patch(0, 0) for slot, _, _ in kinds]
+    marks: dict[Any, Any] = {box: _MarkedBox(mark) for box, (_, mark, _) in zip(boxes, kinds, strict=True)}
+    return fig.legend(
+        boxes,
+        [words for _, _, words in kinds],
+        handler_map=marks,
+        loc="outside lower center",
+        ncols=len(kinds),
+        handlelength=1.5,
+        handleheight=1.5,
+    )
+
+
+class _MarkedBox(HandlerPatch):
+    """A slot in a key, with what may stand in it."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__()
+        self._mark = mark
+
+    def create_artists(self, legend: Legend, orig_handle: Artist, xdescent: float, ydescent: float,
+                       width: float, height: float, fontsize: float, trans: Any) -> Sequence[Artist]:  # fmt: skip
+        assert isinstance(orig_handle, Rectangle)
+        (box,) = super().create_artists(legend, orig_handle, xdescent, ydescent, width, height, fontsize, trans)
+        assert isinstance(box, Rectangle)
+        box.set_linestyle(orig_handle.get_linestyle())  # matplotlib copies the dashes, and leaves the name "solid"
+        at = width / 2 - xdescent, height / 2 - ydescent
+        plate = {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 0.4} if self._mark and box.get_hatch() else None
+        look: dict[str, Any] = {"color": INK, "fontsize": 8, "ha": "center", "va": "center", "parse_math": False}
+        return [box, Text(*at, self._mark, transform=trans, bbox=plate, **look)]
+
+
+class _PlainNumbers(LogFormatter):
+    """Of a logarithmic axis: 60, where matplotlib writes 6 × 10¹. Which ticks have room for a number is left to matplotlib."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:,g}" if super().__call__(x, pos) else ""
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Write the numbers of a logarithmic axis as they are spoken. Call it once the scale is set."""
+    axis.set_major_formatter(_PlainNumbers())
+    axis.set_minor_formatter(_PlainNumbers())
 
 
 def signed_cmap() -> Colormap:

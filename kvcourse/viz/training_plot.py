@@ -30,9 +30,13 @@ LOSS, RECALL = "#4A5262", style.AGGREGATE.text
 
 @runtime_checkable
 class Progress(Protocol):
-    """What training tells after a step. `recalls`: (step, recall) of each time that it was measured so far."""
+    """What training tells after a step. `recalls`: (step, recall) of each time that it was measured so far.
+
+    stage: which one training is in, counted from 0. It may have changed at the end of this step.
+    """
 
     step: int
+    stage: int
     loss: float
     recalls: list[tuple[int, float]]
 
@@ -49,6 +53,8 @@ class LiveCurve:
         self.steps, self.chance = steps, chance
         self.losses: list[tuple[int, float]] = []
         self.recalls: list[tuple[int, float]] = []
+        self.stages: list[tuple[int, int]] = []  # (step, stage) of each change: the steps after this one are of that stage
+        self._stage = 0
         self._clock = clock
         self._due = -float("inf")
         self._screen = _Screen()
@@ -56,6 +62,9 @@ class LiveCurve:
     def __call__(self, progress: Progress) -> None:
         self.losses.append((progress.step, float(progress.loss)))
         self.recalls = list(progress.recalls)
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self.stages.append((progress.step, progress.stage))
         now = self._clock()
         if self._screen.is_there and now >= self._due:
             self._screen.show(self.draw())
@@ -72,14 +81,17 @@ class LiveCurve:
             self._screen.show(self.draw(), last=True)
 
     def draw(self) -> Figure:
-        """Loss above, recall below, on one axis of steps. While it runs, the axis already has its full length."""
+        """Loss above, recall below, on one axis of steps; dotted upright lines where a stage begins. While it runs, the axis
+        already has its full length.
+        """
         if not self.losses:
             raise InputError("Nothing to draw.", expected="a step of training", got="none", todo="Pass this as on_step first.")
         with style.figure(7.2, 4.4, nrows=2, sharex=True, height_ratios=(3, 4)) as (fig, (top, bottom)):
             _draw_loss(top, self.losses)
             _draw_recall(bottom, self.recalls, self.chance, self.steps)
             bottom.set_xlim(0, max(self.steps, 1))
-            style.label_axes(top, x=(None, "", None), y=(None, "loss", "nats a token"))
+            _draw_stages(top, bottom, self.stages, self.steps)
+            style.label_axes(top, x=(None, "", None), y=(None, "training loss,\nweighted", "nats"))
             style.label_axes(bottom, x=(None, "training", "steps"), y=(None, "recall", None))
             fig.align_ylabels([top, bottom])
             done = self.losses[-1][0]
@@ -127,6 +139,16 @@ def _draw_recall(ax: Axes, recalls: list[tuple[int, float]], chance: float, step
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
+def _draw_stages(top: Axes, bottom: Axes, stages: list[tuple[int, int]], steps: int) -> None:
+    """A dotted line through both panels where a stage begins; its name is above, or its number alone where room is short."""
+    for (step, stage), (end, _) in itertools.pairwise([*stages, (steps, 0)]):
+        for ax in (top, bottom):
+            ax.axvline(step, color=style.MUTED, linestyle=":", linewidth=1.2, zorder=1)
+        name = f"stage {stage + 1}" if end - step > 0.08 * steps else str(stage + 1)
+        place: dict[str, Any] = {"xycoords": top.get_xaxis_transform(), "xytext": (3, -1), "textcoords": "offset points"}
+        top.annotate(name, (step, 1), color=style.MUTED, fontsize=8, va="top", **place)
+
+
 def _smooth(losses: list[tuple[int, float]]) -> list[float]:
     """The average of each loss and up to SMOOTH - 1 before it."""
     total = np.cumsum([0.0, *(loss for _, loss in losses)])
@@ -160,4 +182,6 @@ def _in_words(fig: Figure) -> str:
     """For readers who do not see the picture, and for a terminal."""
     top, bottom = fig.axes
     shown = [text.get_text().strip() for text in bottom.texts]
-    return f"Training: {top.get_title(loc='left')}; recall: {', '.join(reversed(shown))}."
+    begun = [f"{text.get_text().removeprefix('stage ')} after step {text.xy[0]}" for text in top.texts]  # type: ignore[attr-defined]
+    stages = f"; stage {', '.join(begun)}" if begun else ""
+    return f"Training: {top.get_title(loc='left')}{stages}; recall: {', '.join(reversed(shown))}."

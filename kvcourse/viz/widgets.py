@@ -124,6 +124,14 @@ def slider(label: str, last: int, tooltip: str, changed: Callable[..., None]) ->
     return box
 
 
+def sizes(label: str, numbers: Sequence[int], tooltip: str, changed: Callable[..., None]) -> Any:
+    """A slider that stops at each of these numbers and says which: arrow keys move it."""
+    options = [(f"{number:,}", number) for number in numbers]
+    box = ipywidgets.SelectionSlider(options=options, description=label, tooltip=tooltip, layout=_wide("22em"))
+    box.observe(changed, "value")
+    return box
+
+
 def button(label: str, tooltip: str, clicked: Callable[[], object], icon: str = "") -> Any:
     """label: what it is called, for the eye and the ear. tooltip: what it does."""
     one = ipywidgets.Button(description=label, tooltip=tooltip, icon=icon, layout={"width": "auto"})

@@ -16,6 +16,12 @@ from kvcourse.viz import style
 from kvcourse.viz.plots import drawable
 
 AGAIN = style.SlotStyle("computed again", "#FFFFFF", style.INK, 1.6, line="dashed")
+PASSES = (  # each state, a mark that stands in such a box, and what it means
+    ("written", "1", "computed for the first time"),
+    (AGAIN.state, "2", "computed again, for the 2nd, 3rd … time"),
+    ("held", "", "kept"),
+    ("empty", "", "no row"),
+)
 LINES = ((style.INK, "-", "o"), (style.ACTIVATION.text, "--", "s"))  # told apart by dash and mark as well
 
 
@@ -24,7 +30,7 @@ def plot_passes(runs: Mapping[str, Sequence[Sequence[int]]], tokens: Sequence[st
 
     runs: {title: [places that pass 1 reads, places that pass 2 reads, ...]}. tokens: one text for each place.
     The number in a box says how often that row has been computed by then. A row that was computed earlier and is not computed
-    again is drawn as held. A place that no pass reads has no row.
+    again is drawn as held. A place that no pass reads has no row. What occurs is explained below.
     """
     places = [place for passes in runs.values() for pass_ in passes for place in pass_]
     if not places or not all(runs.values()) or not 0 <= min(places) <= max(places) < len(tokens):
@@ -35,13 +41,15 @@ def plot_passes(runs: Mapping[str, Sequence[Sequence[int]]], tokens: Sequence[st
             todo="Give at least one pass, and a text for each place.",
         )
     deepest = max(len(passes) for passes in runs.values())
-    width = 1.0 + 0.5 * len(tokens) * len(runs)
-    with style.figure(width, 0.8 + 0.5 * deepest, ncols=len(runs), squeeze=False, layout="compressed") as (fig, axes):
+    width, states = max(6.5, 1.0 + 0.5 * len(tokens) * len(runs)), set()
+    with style.figure(width, 1.3 + 0.5 * deepest, ncols=len(runs), squeeze=False, layout="compressed") as (fig, axes):
         for ax, (title, passes) in zip(axes[0], runs.items(), strict=True):
-            _draw_passes(ax, passes, len(tokens))
+            states |= _draw_passes(ax, passes, len(tokens))
             ax.set_title(title, parse_math=False)
+            ax.set_xlabel("row of token")
             ax.set_xticks(range(len(tokens)), [drawable(text) for text in tokens])
             ax.set_yticks(range(len(passes)), [f"pass {number}" for number in range(1, len(passes) + 1)])
+        style.key(fig, [(_of_pass(state), mark, words) for state, mark, words in PASSES if state in states])
     return fig
 
 
@@ -73,10 +81,10 @@ def plot_counts(panels: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[
 
 
 def plot_reach(reach: Mapping[str, Bool[np.ndarray, "L T T"]], tokens: Sequence[str]) -> Figure:
-    """How far the exchange of one token reaches: a row of panels for each name, a panel for each layer.
+    """How far the exchange of one token reaches: a row of panels under each name, a panel for each layer.
 
     reach[name][layer, exchanged, looked_at]: True where exchanging the one token changed the row of the other. Untouched rows
-    are drawn as held, changed ones grey and crossed.
+    are drawn as held, changed ones grey and crossed; both are explained below.
     """
     found = {name: np.asarray(layers, dtype=bool) for name, layers in reach.items()}
     shapes = {layers.shape for layers in found.values()}
@@ -91,7 +99,7 @@ def plot_reach(reach: Mapping[str, Bool[np.ndarray, "L T T"]], tokens: Sequence[
     panel = 0.6 + 0.21 * side
     with style.figure(
         0.9 + panel * n_layer,
-        0.7 + (panel + 0.35) * len(found),
+        0.85 + (panel + 0.7) * len(found),
         nrows=len(found),
         ncols=n_layer,
         squeeze=False,
@@ -100,11 +108,16 @@ def plot_reach(reach: Mapping[str, Bool[np.ndarray, "L T T"]], tokens: Sequence[
         for row, (name, layers) in zip(axes, found.items(), strict=True):
             for layer, ax in enumerate(row):
                 _draw_reach(ax, layers[layer])
-                ax.set_title(f"layer {layer}", parse_math=False)
+                ax.set_title(f"layer {layer}", fontsize=10, fontweight="normal")
                 labels = [drawable(text) for text in tokens]
                 ax.set_yticks(range(side), labels if layer == 0 else [""] * side)
                 ax.set_xticks(range(side), labels, rotation=90)
-            row[0].set_ylabel(f"{name}:\nexchanged", parse_math=False)
+                ax.set_xlabel("whose k and v")
+            row[0].set_ylabel("exchanged token")
+            row[0].annotate(name, (0, 1), xycoords="axes fraction", xytext=(0, 24), textcoords="offset points", fontsize=11,
+                            fontweight="bold", parse_math=False)  # fmt: skip
+        same, changed = style.SLOTS["held"], style.SLOTS["evicted"]
+        style.key(fig, [(same, "", "k and v as they were, bit for bit"), (changed, "×", "changed")])
     return fig
 
 
@@ -126,17 +139,24 @@ def plot_seconds(
     return fig
 
 
-def _draw_passes(ax: Axes, passes: Sequence[Sequence[int]], n_places: int) -> None:
-    times = [0] * n_places
+def _draw_passes(ax: Axes, passes: Sequence[Sequence[int]], n_places: int) -> set[str]:
+    """Draws them, and says which kinds of boxes there are."""
+    times, states = [0] * n_places, set()
     for row, places in enumerate(passes):
         for place in range(n_places):
             reads = place in places
             times[place] += reads
             state = ("held" if times[place] else "empty") if not reads else ("written" if times[place] == 1 else AGAIN.state)
-            ax.add_patch((AGAIN if state == AGAIN.state else style.SLOTS[state]).patch(place, row))
+            states.add(state)
+            ax.add_patch(_of_pass(state).patch(place, row))
             if reads:
                 ax.text(place, row, str(times[place]), ha="center", va="center", fontweight="bold")
     _bare(ax, n_places, len(passes))
+    return states
+
+
+def _of_pass(state: str) -> style.SlotStyle:
+    return AGAIN if state == AGAIN.state else style.SLOTS[state]
 
 
 def _draw_reach(ax: Axes, changed: Bool[np.ndarray, "T T"]) -> None:

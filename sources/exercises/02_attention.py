@@ -16,10 +16,7 @@
 # **You will write** the four pieces of attention, about 15 lines in all, and put them into a real language model in place of its
 # own.
 #
-# **You need** Python and lesson 02, or a first idea of matrices and the next three cells. About 35 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
+# **You need** Python and lesson 02, or a first idea of matrices and the next two cells. About 35 minutes.
 
 # %% [markdown] id="recap"
 # **What you need to know.** Each token has three vectors of D numbers: a **query** q, what it looks for; a **key** k, what it can be
@@ -32,6 +29,10 @@
 # All tokens do so at once, so the vectors lie in tables, a row for each token: `q` is (T, D), T tokens with D numbers each.
 # `q.shape` gives the two, `q @ k` multiplies tables (rows of the first by columns of the second), and `k.T` lays a table on its
 # side. Softmax takes e to the power of each number and divides by the sum of them all.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("2.1")` gives a hint, and each further call a plainer one. `reset("2.1")` puts a task's cell back as it is now; your
@@ -85,7 +86,8 @@ guess = None  # the number x with e to the power of x = 0
 
 # %% id="answer-mask" exercise="2.2"
 def my_masked(scores):
-    """scores: (T, T). Return a new table in which no token sees a later one; leave `scores` as it is."""
+    """scores: (T, T). Return a new table in which no token sees a later one;
+    leave `scores` as it is."""
     ### BEGIN SOLUTION
     places = torch.arange(len(scores))
     return scores.masked_fill(places[None, :] > places[:, None], -torch.inf)
@@ -127,7 +129,9 @@ q, k, v = torch.arange(36.0, dtype=torch.float64).view(3, 4, 3).sin()
 with in_short():  # an error in here is told in a line
     yours = my_weighted_sum(my_masked(my_scores(q, k)), v)
     right = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert torch.allclose(yours, right), f"Differs by up to {(yours - right).abs().max():.3g}. Do the three checks pass?"
+    assert torch.allclose(yours, right), (
+        f"Differs by up to {(yours - right).abs().max():.3g}. Do the three checks pass?"
+    )
     print("the same as torch's:", [round(x, 3) for x in yours[3].tolist()], "for the last token")
 
 # %% [markdown] id="task-heads"
@@ -145,7 +149,8 @@ with in_short():  # an error in here is told in a line
 
 # %% id="answer-heads" exercise="2.4"
 def my_heads(q, k, v, n_head):
-    """q, k, v: (T, C). Attention with n_head heads in which no token sees a later one; return (T, C)."""
+    """q, k, v: (T, C). Attention with n_head heads in which no token sees a later one;
+    return (T, C)."""
     ### BEGIN SOLUTION
     T, C = q.shape
     D = C // n_head
@@ -190,7 +195,10 @@ with in_short(), torch.no_grad():
         yours = smollm2(ids)
     difference = (yours - whole).abs().max().item()
     assert difference < 1e-2, f"The logits differ by up to {difference:.3g}. Does check 2.4 pass?"
-    print("the same logits at every position; next comes:", smollm2.tokenizer.decode([int(yours[0, -1].argmax())]))
+    print(
+        "the same logits at every position; next comes:",
+        smollm2.tokenizer.decode([int(yours[0, -1].argmax())]),
+    )
 
 # %% [markdown] id="closing"
 # You have written the one operation by which a token learns about the others. Two things to try. Let `my_masked` return its input

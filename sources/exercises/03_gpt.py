@@ -17,9 +17,6 @@
 # a finished model computes.
 #
 # **You need** Python and lesson 03. Attention is given (lesson 02). About 40 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A GPT gives every token a vector of `C` numbers and passes it through a stack of blocks. A block
@@ -30,6 +27,10 @@
 # **The shapes.** The stream is a tensor `(B, T, C)`: `B` texts, `T` tokens in each, `C` numbers for each token. The last axis
 # is always the one with a token's own numbers; it can be called `dim=-1`. Weights of linear maps have the shape `(in, out)`, as
 # in GPT-2: they are used as `x @ w + b`.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("3.1")` gives a hint, and each further call a plainer one. `reset("3.1")` puts a task's cell back as it is now; your
@@ -57,7 +58,8 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 
 # %% id="answer-layer-norm" exercise="3.1"
 def my_layer_norm(x, weight, bias, eps):
-    """x (B, T, C), weight and bias (C,): every token normalised by itself, then scaled and shifted. Returns (B, T, C)."""
+    """x (B, T, C), weight and bias (C,): every token normalised by itself, then scaled and shifted.
+    Returns (B, T, C)."""
     ### BEGIN SOLUTION
     centred = x - x.mean(dim=-1, keepdim=True)
     variance = (centred**2).mean(dim=-1, keepdim=True)
@@ -79,7 +81,8 @@ check("3.1", my_layer_norm)
 
 # %% id="answer-mlp" exercise="3.2"
 def my_mlp(x, c_fc_w, c_fc_b, c_proj_w, c_proj_b):
-    """x (B, T, C); c_fc_w (C, F), c_fc_b (F,), c_proj_w (F, C), c_proj_b (C,). Returns what is to be added: (B, T, C)."""
+    """x (B, T, C); c_fc_w (C, F), c_fc_b (F,), c_proj_w (F, C), c_proj_b (C,).
+    Returns what is to be added: (B, T, C)."""
     ### BEGIN SOLUTION
     hidden = torch.nn.functional.gelu(x @ c_fc_w + c_fc_b, approximate="tanh")
     return hidden @ c_proj_w + c_proj_b
@@ -104,7 +107,8 @@ guess = None
 
 # %% id="answer-block" exercise="3.3"
 def my_block(x, ln_1, attn, ln_2, mlp):
-    """x (B, T, C); the others are functions from (B, T, C) to (B, T, C). Returns the stream after the block; x stays as it is."""
+    """x (B, T, C); the others are functions from (B, T, C) to (B, T, C).
+    Returns the stream after the block; x stays as it is."""
     ### BEGIN SOLUTION
     x = x + attn(ln_1(x))
     return x + mlp(ln_2(x))
@@ -127,7 +131,8 @@ check("3.3", my_block)
 
 # %% id="answer-gpt" exercise="3.4"
 def my_gpt(tokens, wte, wpe, blocks, ln_f):
-    """tokens int64 (B, T); wte (V, C); wpe (places, C); blocks: a list of functions of the stream; ln_f: one more.
+    """tokens int64 (B, T); wte (V, C); wpe (places, C);
+    blocks: a list of functions of the stream; ln_f: one more.
 
     Returns logits (B, T, V).
     """
@@ -177,7 +182,8 @@ def attention_named(name):
 
     def attention(x):
         B, T, C = x.shape
-        q, k, v = (x @ c_attn_w + c_attn_b).view(B, T, 3, H, C // H).permute(2, 0, 3, 1, 4)  # (B, H, T, D) each
+        # (B, H, T, D) each
+        q, k, v = (x @ c_attn_w + c_attn_b).view(B, T, 3, H, C // H).permute(2, 0, 3, 1, 4)
         z = attend(q, k, v, causal_mask(torch.arange(T), torch.arange(T)))  # (B, H, T, D)
         return z.transpose(1, 2).reshape(B, T, C) @ c_proj_w + c_proj_b
 
@@ -204,8 +210,12 @@ tokens = torch.tensor([tiny.tokenizer.encode("ana is in the garden . where is an
 
 with in_short():  # an error in here is told in a line
     difference = (your_gpt(tokens) - tiny(tokens)).abs().max().item()
-    assert difference < 1e-9, f"Your logits differ from the model's by {difference:.3g}. Do the four checks above pass?"
-    print(f"{tokens.shape[1]} tokens, {L} blocks: the logits of your GPT are the model's, at every position")
+    assert difference < 1e-9, (
+        f"Your logits differ from the model's by {difference:.3g}. Do the four checks above pass?"
+    )
+    print(
+        f"{tokens.shape[1]} tokens, {L} blocks: the logits of your GPT are the model's, everywhere"
+    )
 
 # %% [markdown] id="task-count"
 # ## 3.5 · How many parameters?
@@ -240,11 +250,14 @@ check("3.5", my_parameter_count)
 
 # %% id="sizes" tags=["check"]
 with in_short():
-    for name, n_layer, C in (("small", 12, 768), ("medium", 24, 1024), ("large", 36, 1280), ("XL", 48, 1600)):
+    sizes = {"small": (12, 768), "medium": (24, 1024), "large": (36, 1280), "XL": (48, 1600)}
+    for name, (n_layer, C) in sizes.items():
         print(f"GPT-2 {name:6} {my_parameter_count(50257, 1024, n_layer, C, 4 * C):13,}")
     c = tiny.config
     counted = my_parameter_count(c.vocab_size, c.context_length, c.n_layer, c.n_embd, c.n_inner)
-    assert counted == sum(p.numel() for p in tiny.parameters()), "The formula and the tensors of tiny disagree."
+    assert counted == sum(p.numel() for p in tiny.parameters()), (
+        "The formula and the tensors of tiny disagree."
+    )
     print(f"tiny         {counted:13,}, as many as its tensors hold")
 
 # %% [markdown] id="closing"

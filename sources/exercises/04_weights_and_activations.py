@@ -16,10 +16,7 @@
 # **You will write** four short functions, 25 lines in all. Together they go from the bytes of a weights file to the keys of any
 # block, with no model in between.
 #
-# **You need** Python, a little PyTorch and lesson 04, or the next three cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
+# **You need** Python, a little PyTorch and lesson 04, or the next two cells. About 45 minutes.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A model's file holds **weights**: named tensors, found by training, the same for every prompt. What a
@@ -33,6 +30,10 @@
 # **The shapes.** T tokens of C numbers each make `x` (T, C). `Wk` is (C, C) and `bk` (C,), so K is (T, C). Its C columns belong
 # to H heads, `D = C / H` each, side by side: head 0 has the first D columns, head 1 the next. `@` multiplies matrices, and `+ b`
 # adds b to every row.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("4.1")` gives a hint, and each further call a plainer one. `reset("4.1")` puts a task's cell back as it is now; your
@@ -66,7 +67,8 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 
 # %% id="answer-find" exercise="4.1"
 def my_k_names(shapes, layer):
-    """A list of the names of all tensors that take part in making K in block `layer` from its x, in any order."""
+    """A list of the names of all tensors that take part in making K in block `layer` from its x,
+    in any order."""
     ### BEGIN SOLUTION
     makes_k = []
     for name in shapes:
@@ -98,7 +100,8 @@ guess = """
 
 # %% id="answer-split" exercise="4.2"
 def my_split(weight, bias):
-    """Three pairs, (Wq, bq), (Wk, bk), (Wv, bv): each W is (C, C) and each b is (C,). The fused tensors stay as they are."""
+    """Three pairs, (Wq, bq), (Wk, bk), (Wv, bv): each W is (C, C) and each b is (C,).
+    The fused tensors stay as they are."""
     ### BEGIN SOLUTION
     C = weight.shape[0]
     weights, biases = weight.split(C, dim=1), bias.split(C)
@@ -125,7 +128,8 @@ check("4.2", my_split)
 
 # %% id="answer-keys" exercise="4.3"
 def my_keys(x, weights, layer, n_head):
-    """The keys of block `layer`, (H, T, D). x: (T, C), what the block is given. weights: {name: tensor} of a GPT."""
+    """The keys of block `layer`, (H, T, D). x: (T, C), what the block is given.
+    weights: {name: tensor} of a GPT."""
     ### BEGIN SOLUTION
     T, C = x.shape
     block = f"transformer.h.{layer}."
@@ -160,8 +164,12 @@ with in_short():  # an error in here is told in a line
     for b in range(tiny.config.n_layer):
         given, theirs = named[f"blocks.{b}.resid_pre"][0], named[f"blocks.{b}.attn.k"][0]
         yours = my_keys(given, tiny.state_dict(), b, tiny.config.n_head)
-        assert yours.shape == theirs.shape, f"Block {b}: {tuple(yours.shape)}, and the model's are {tuple(theirs.shape)}."
-        assert torch.allclose(yours, theirs, atol=1e-4), f"Block {b}: your keys are not the model's."
+        assert yours.shape == theirs.shape, (
+            f"Block {b}: {tuple(yours.shape)}, and the model's are {tuple(theirs.shape)}."
+        )
+        assert torch.allclose(yours, theirs, atol=1e-4), (
+            f"Block {b}: your keys are not the model's."
+        )
         print(f"block {b}: the model's keys, by hand")
 
 # %% [markdown] id="task-read"
@@ -188,7 +196,8 @@ with in_short():  # an error in here is told in a line
 
 # %% id="answer-read" exercise="4.4"
 def my_read(data, name):
-    """The tensor of that name, with the shape and dtype that the header states. data: a list of the file's bytes."""
+    """The tensor of that name, with the shape and dtype that the header states.
+    data: a list of the file's bytes."""
     ### BEGIN SOLUTION
     data = bytes(data)
     begin = 8 + int.from_bytes(data[:8], "little")
@@ -230,9 +239,15 @@ with in_short():
     bias, weight = (my_read(data, name) for name in names)
     normed = named[f"blocks.{last}.ln1"][0]
     Wk, bk = my_split(weight, bias)[1]
-    theirs = named[f"blocks.{last}.attn.k"][0].transpose(0, 1).flatten(1)  # (T, C): heads side by side again
-    assert torch.allclose(normed @ Wk + bk, theirs, atol=1e-4), "The keys from the file differ from the model's."
-    print(f"block {last}: K from {weight.numel() + bias.numel():,} numbers of the file and {len(ids)} tokens")
+    # (T, C): heads side by side again
+    theirs = named[f"blocks.{last}.attn.k"][0].transpose(0, 1).flatten(1)
+    assert torch.allclose(normed @ Wk + bk, theirs, atol=1e-4), (
+        "The keys from the file differ from the model's."
+    )
+    print(
+        f"block {last}: K from {weight.numel() + bias.numel():,} numbers of the file and "
+        f"{len(ids)} tokens"
+    )
 
 # %% [markdown] id="real-task"
 # And the real model? Its names are a Llama's. Your function finds the one tensor it needs in each of thirty blocks.

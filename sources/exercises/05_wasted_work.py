@@ -17,9 +17,6 @@
 # finds out whether a model lets you: 25 lines in all. Then you hold them against two real models.
 #
 # **You need** Python and lesson 05, or the next four cells. About 35 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A language model is a stack of layers. In each layer every token gets a query `q`, a key `k` and a
@@ -42,6 +39,10 @@
 # %% [markdown] id="recap-row"
 # **What a row depends on**, if nothing looks ahead: its own token, its place in the text, and, from the second layer on, every
 # token **before** it. On nothing after it.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("5.1")` gives a hint, and each further call a plainer one. `reset("5.1")` puts a task's cell back as it is now; your
@@ -69,7 +70,8 @@ guess = {"nothing kept": None, "rows kept": None}
 
 # %% id="answer-rows" exercise="5.1"
 def my_rows(prompt, new, layers, keep):
-    """An int: the K/V rows computed in all layers while `new` tokens are written after `prompt` tokens. keep: True or False."""
+    """An int: the K/V rows computed in all layers while `new` tokens are written after `prompt`
+    tokens. keep: True or False."""
     ### BEGIN SOLUTION
     computed, text = 0, prompt
     for number in range(new):
@@ -96,8 +98,11 @@ with in_short():
         for keep, kind in ((False, None), (True, "growing")):
             counted = generate(tiny, ids, max_new_tokens=new, cache=kind).cost.kv_rows
             yours = my_rows(len(ids), new, tiny.config.n_layer, keep)
-            assert yours == counted, f"{len(ids)} + {new} tokens, keep={keep}: the meter counts {counted}, you {yours}."
-            print(f"{len(ids)} + {new:2} tokens, keep={keep!s:5}  {counted:5,} rows, by the meter and by you")
+            assert yours == counted, (
+                f"{len(ids)} + {new} tokens, keep={keep}: the meter counts {counted}, you {yours}."
+            )
+            run = f"{len(ids)} + {new:2} tokens, keep={keep!s:5}"
+            print(f"{run}  {counted:5,} rows, by the meter and by you")
 
 # %% [markdown] id="task-reusable"
 # ## 5.2 · Find what can be reused
@@ -118,7 +123,8 @@ guess = [None, None, None, None, None, None]  # True or False, for each token of
 
 # %% id="answer-reusable" exercise="5.2"
 def my_reusable(first, second):
-    """A list with a True or False for each token of `second`: is its row equal to the one that `first` has in its place?"""
+    """A list with a True or False for each token of `second`:
+    is its row equal to the one that `first` has in its place?"""
     ### BEGIN SOLUTION
     agreed, marks = True, []
     for place, token in enumerate(second):
@@ -147,7 +153,8 @@ check("5.2", my_reusable)
 
 # %% id="answer-changed" exercise="5.3"
 def my_changed(one, two):
-    """A bool tensor (T,): True for each token whose row differs between `one` and `two`, (B, H, T, D) each."""
+    """A bool tensor (T,): True for each token whose row differs between `one` and `two`,
+    (B, H, T, D) each."""
     ### BEGIN SOLUTION
     return (one != two).any(dim=(0, 1, 3))
     ### END SOLUTION
@@ -171,10 +178,13 @@ with in_short():
     ):
         other = tiny.tokenizer.encode(text)
         one, two = trace(tiny, ids), trace(tiny, other)
-        names = [f"blocks.{layer}.attn.{part}" for layer in range(tiny.config.n_layer) for part in "kv"]
+        layers = range(tiny.config.n_layer)
+        names = [f"blocks.{layer}.attn.{part}" for layer in layers for part in "kv"]
         differs = torch.stack([my_changed(one[name], two[name]) for name in names]).any(dim=0)
         said = my_reusable(ids, other)
-        assert said == (~differs).tolist(), f"For {text!r} the model's rows are not the ones that you said."
+        assert said == (~differs).tolist(), (
+            f"For {text!r} the model's rows are not the ones that you said."
+        )
         print(f"{sum(said)} of {len(said)} rows are reusable, and the model agrees: {text}")
 
 # %% [markdown] id="task-first-change"
@@ -194,7 +204,8 @@ with in_short():
 
 # %% id="answer-first-change" exercise="5.4"
 def my_first_change(run, tokens, other):
-    """The first layer (int) in which a row before the last changes when the last token becomes `other`; None if in none."""
+    """The first layer (int) in which a row before the last changes when the last token becomes
+    `other`; None if in none."""
     ### BEGIN SOLUTION
     before, after = run(tokens), run([*tokens[:-1], other])
     for layer, (one, two) in enumerate(zip(before, after, strict=True)):
@@ -231,9 +242,13 @@ def keys_of(model, causal):
 
 with in_short():
     market = tiny.tokenizer.encode("market")[0]
-    found = {causal: my_first_change(keys_of(tiny, causal), ids, market) for causal in (True, False)}
+    found = {
+        causal: my_first_change(keys_of(tiny, causal), ids, market) for causal in (True, False)
+    }
     print(f"tiny, with the causal mask: {found[True]} · without: {found[False]}")
-    assert found == {True: None, False: 1}, "That is not what the model does. Does the check of 5.4 pass?"
+    assert found == {True: None, False: 1}, (
+        "That is not what the model does. Does the check of 5.4 pass?"
+    )
 
 # %% [markdown] id="why-one"
 # Layer 0 makes k and v from the token and its place, before anything has looked anywhere. Its attention then brings news of the

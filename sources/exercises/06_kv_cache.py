@@ -17,9 +17,6 @@
 # on them.
 #
 # **You need** Python and lesson 06, or lesson 01 and the next three cells. About 40 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A language model is a stack of layers. In each layer every token gets three vectors: a query `q`,
@@ -36,6 +33,10 @@
 # layer `k` and `v` have the shape `(B, H, T, D)`: `B` texts at once (here 1), `H` heads, `T` tokens, `D` numbers for each. A
 # layer makes `H` independent sets of q, k and v, called heads, so that a token can look for several things at once. You treat
 # them all alike.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("6.1")` gives a hint, and each further call a plainer one. `reset("6.1")` puts a task's cell back as it is now; your
@@ -61,7 +62,8 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 
 # %% id="answer-append" exercise="6.1"
 def my_append(rows, layer, k, v):
-    """Keep k and v, (B, H, T, D) each, after those of `layer`; return all keys and all values, (B, H, past + T, D) each."""
+    """Keep k and v, (B, H, T, D) each, after those of `layer`;
+    return all keys and all values, (B, H, past + T, D) each."""
     ### BEGIN SOLUTION
     if layer in rows:
         old_k, old_v = rows[layer]
@@ -104,7 +106,8 @@ guess = """
 
 # %% id="answer-mask" exercise="6.2"
 def my_mask(past, T):
-    """A bool tensor (T, past + T): True where the new token of that row may look at the token of that column."""
+    """A bool tensor (T, past + T): True where the new token of that row may look at the token of
+    that column."""
     ### BEGIN SOLUTION
     rows = torch.arange(past, past + T)
     columns = torch.arange(past + T)
@@ -124,7 +127,8 @@ check("6.2", my_mask)
 
 # %% id="answer-positions" exercise="6.3"
 def my_positions(past, T):
-    """An int64 tensor (T,), as torch.arange gives: where in the text each of the T new tokens stands."""
+    """An int64 tensor (T,), as torch.arange gives:
+    where in the text each of the T new tokens stands."""
     ### BEGIN SOLUTION
     return torch.arange(past, past + T)
     ### END SOLUTION
@@ -147,7 +151,8 @@ from kvcourse.caches.growing import GrowingCache
 
 class YourCache(GrowingCache):
     def plan(self, T):
-        return Plan(my_positions(self.length, T), torch.arange(self.length + T), my_mask(self.length, T))
+        past = self.length
+        return Plan(my_positions(past, T), torch.arange(past + T), my_mask(past, T))
 
     def _write(self, layer, k, v):
         self._stored[layer] = KeysValues(*my_append(self._stored, layer, k, v))
@@ -178,7 +183,9 @@ def in_calls(cuts):
 with in_short():  # an error in here is told in a line
     for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
         difference = (in_calls(cuts) - whole).abs().max().item()
-        assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
+        assert difference < 1e-9, (
+            f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
+        )
         print(f"calls of {cuts}: the same logits at every position")
 
 # %% [markdown] id="task-decode"
@@ -195,7 +202,8 @@ with in_short():  # an error in here is told in a line
 
 # %% id="answer-decode" exercise="6.4"
 def my_decode(model, prompt_ids, n, cache):
-    """Return a list of n new token ids (ints), each the likeliest next one. `cache` is empty at the start."""
+    """Return a list of n new token ids (ints), each the likeliest next one.
+    `cache` is empty at the start."""
     ### BEGIN SOLUTION
     new = []
     tokens = list(prompt_ids)
@@ -224,7 +232,8 @@ check("6.4", my_decode)
 # %% id="real-model" tags=["check"]
 with in_short():
     smollm2 = load_model("smollm2")
-    question = smollm2.tokenizer.encode_chat([{"role": "user", "content": "Name three primary colours."}])
+    asked = [{"role": "user", "content": "Name three primary colours."}]
+    question = smollm2.tokenizer.encode_chat(asked)
     yours = my_decode(smollm2, question, 12, YourCache())
     print(smollm2.tokenizer.decode(yours))
     right = list(yours) == generate(smollm2, question, max_new_tokens=12).tokens

@@ -17,9 +17,6 @@
 # speculative decoder: 25 lines in all. Then a real model runs on them.
 #
 # **You need** Python and lesson 07, or lesson 06 and the next four cells. About 40 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A language model is a stack of layers. In each layer every token leaves a key `k` and a value `v`,
@@ -42,6 +39,10 @@
 #      "length": 3,                      # slots in use, in every layer
 #      "rows": {0: (keys, values),       # the buffers of layer 0, and so on;
 #               1: (keys, values)}}      # a layer that has had no row yet is not in there
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("7.1")` gives a hint, and each further call a plainer one. `reset("7.1")` puts a task's cell back as it is now; your
@@ -79,14 +80,17 @@ print(shelf)
 
 # %% id="answer-write" exercise="7.1"
 def my_write(cache, layer, k, v):
-    """Write k and v, (B, H, T, D) each, after the rows in use; return views of keys and values, (B, H, length + T, D) each."""
+    """Write k and v, (B, H, T, D) each, after the rows in use;
+    return views of keys and values, (B, H, length + T, D) each."""
     ### BEGIN SOLUTION
     B, H, T, D = k.shape
     start, stop = cache["length"], cache["length"] + T
     if stop > cache["capacity"]:
         raise ValueError(f"{stop} rows do not fit into {cache['capacity']} slots")
     if layer not in cache["rows"]:
-        cache["rows"][layer] = tuple(torch.empty(B, H, cache["capacity"], D, dtype=k.dtype) for _ in range(2))
+        cache["rows"][layer] = tuple(
+            torch.empty(B, H, cache["capacity"], D, dtype=k.dtype) for _ in range(2)
+        )
     keys, values = cache["rows"][layer]
     keys[:, :, start:stop] = k
     values[:, :, start:stop] = v
@@ -160,22 +164,28 @@ others = tiny.tokenizer.encode("the key is in the kitchen")[:3]
 
 
 def in_calls(cache, ids, cuts):
-    return torch.cat([tiny(part, cache=cache) for part in torch.tensor([ids]).split(cuts, dim=1)], dim=1)
+    parts = torch.tensor([ids]).split(cuts, dim=1)
+    return torch.cat([tiny(part, cache=cache) for part in parts], dim=1)
 
 
 # %% id="your-proof" tags=["check"]
 with in_short():  # an error in here is told in a line
+    whole = tiny(torch.tensor([ids]))
     for cuts in ([10], [1] * 10, [4, 4, 2], [6, 1, 2, 1]):
-        difference = (in_calls(YourCache(10), ids, cuts) - tiny(torch.tensor([ids]))).abs().max().item()
-        assert difference < 1e-9, f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
-    print("four ways of cutting, the cache filled to its last slot: the same logits at every position")
+        difference = (in_calls(YourCache(10), ids, cuts) - whole).abs().max().item()
+        assert difference < 1e-9, (
+            f"Calls of {cuts} tokens differ by {difference:.3g} from one call without a cache."
+        )
+    print("four ways of cutting, filled to the last slot: the same logits at every position")
     for n in range(11):
         cache = YourCache(13)
         in_calls(cache, ids, [10])
         cache.truncate(n)
         fresh = tiny(torch.tensor([ids[:n] + others]))[:, n:]
         difference = (in_calls(cache, others, [2, 1]) - fresh).abs().max().item()
-        assert difference < 1e-9, f"Cut to {n} of 10, what follows differs by {difference:.3g} from a new text."
+        assert difference < 1e-9, (
+            f"Cut to {n} of 10, what follows differs by {difference:.3g} from a new text."
+        )
     print("cut to 0, 1, ... 10 tokens, then three others: as in a new text")
 
 # %% [markdown] id="task-nbytes"
@@ -217,7 +227,8 @@ with in_short():
     smollm2 = load_model("smollm2")
     shape, cache = smollm2.config, GrowingCache()
     smollm2(torch.zeros(2, 21, dtype=torch.int64), cache=cache)
-    yours = my_nbytes(shape.n_layer, shape.n_head, shape.n_kv_head, shape.n_embd, 21, 2, torch.float32)
+    sizes = shape.n_layer, shape.n_head, shape.n_kv_head, shape.n_embd
+    yours = my_nbytes(*sizes, 21, 2, torch.float32)
     assert yours == cache.nbytes, f"It holds {cache.nbytes:,} bytes; yours {yours:,}."
     print(f"{cache.nbytes:,} bytes, as you said")
 
@@ -248,7 +259,8 @@ guess = None  # how many of the four
 
 # %% id="answer-verify" exercise="7.4"
 def my_verify(drafted, chosen, length):
-    """drafted: k guessed ids. chosen: the model's k + 1 ids. Return (new ids, rows to keep of the cache's `length`)."""
+    """drafted: k guessed ids. chosen: the model's k + 1 ids.
+    Return (new ids, rows to keep of the cache's `length`)."""
     ### BEGIN SOLUTION
     agreed = 0
     while agreed < len(drafted) and drafted[agreed] == chosen[agreed]:
@@ -273,7 +285,7 @@ from kvcourse.speculative import first_layers
 def speculate(model, draft, ids, n, cache):
     """At least n new ids, and how many passes of the whole model they took."""
     text, passes = list(ids), 0
-    model(torch.tensor([text[:-1]]), cache=cache)  # all but the last token, which the first pass reads
+    model(torch.tensor([text[:-1]]), cache=cache)  # the first pass reads the last token
     while len(text) < len(ids) + n:
         drafted = generate(draft, text, max_new_tokens=4).tokens
         chosen = model(torch.tensor([text[-1:] + drafted]), cache=cache)[0].argmax(-1).tolist()
@@ -285,7 +297,9 @@ def speculate(model, draft, ids, n, cache):
 
 # %% id="real-model" tags=["check"]
 with in_short():
-    fox = smollm2.tokenizer.encode("The quick brown fox jumps over the lazy dog. The quick brown fox")
+    fox = smollm2.tokenizer.encode(
+        "The quick brown fox jumps over the lazy dog. The quick brown fox"
+    )
     new, passes = speculate(smollm2, first_layers(smollm2, 26), fox, 12, YourCache(64))
     alone = generate(smollm2, fox, max_new_tokens=len(new)).tokens
     assert new == alone, "Other tokens than the model writes alone. Do the checks above hold?"

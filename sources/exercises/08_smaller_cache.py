@@ -17,9 +17,6 @@
 # 20 lines in all, and a real model runs on them.
 #
 # **You need** Python and lesson 08, or lesson 06 and the next three cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** In each layer of a language model a token leaves a key and a value, which all later tokens read. A KV
@@ -34,6 +31,10 @@
 # %% [markdown] id="recap-heads"
 # **Fewer heads, fewer bits.** Several query heads can share one K/V head. And a number can be stored as a **code**: with 4 bits, one of
 # 0 to 15, counted in equal **steps** from the least number of its group to the greatest.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("8.1")` gives a hint, and each further call a plainer one. `reset("8.1")` puts a task's cell back as it is now; your
@@ -62,7 +63,8 @@ guess = {6: None, 7: None, 8: None, 10: None}  # token: slot
 
 # %% id="answer-slots" exercise="8.1"
 def my_slots(length, window, sinks):
-    """A list of `window` entries: which token lies in each slot after `length` tokens, None where there is none."""
+    """A list of `window` entries: which token lies in each slot after `length` tokens,
+    None where there is none."""
     ### BEGIN SOLUTION
     slots = [None] * window
     for token in range(length):
@@ -97,7 +99,8 @@ guess = []  # six numbers
 
 # %% id="answer-window" exercise="8.2"
 def my_window(queries, keys, window, sinks):
-    """A bool tensor (T, S): True where the query of that row, one of (T,), may see the key of that column, one of (S,)."""
+    """A bool tensor (T, S): True where the query of that row, one of (T,),
+    may see the key of that column, one of (S,)."""
     ### BEGIN SOLUTION
     q, k = queries[:, None], keys[None, :]
     recent = k > q - (window - sinks)
@@ -130,7 +133,8 @@ class YourWindow(SlidingCache):
         return torch.tensor([self._slot(token) for token in tokens.tolist()])
 
     def _tokens_in_slots(self, n_slots, length):
-        return torch.tensor(my_slots(int(length), self.window, self.sinks)[:n_slots], dtype=torch.int64)
+        slots = my_slots(int(length), self.window, self.sinks)
+        return torch.tensor(slots[:n_slots], dtype=torch.int64)
 
     def _sees(self, queries, keys):
         return my_window(queries[:, 0], keys[0], self.window, self.sinks)
@@ -151,7 +155,8 @@ _ = torch.set_grad_enabled(False)
 
 def small_llama(n_layer):
     torch.manual_seed(8)
-    model = Llama(LlamaConfig(vocab_size=97, context_length=64, n_layer=n_layer, n_head=6, n_kv_head=2, n_embd=48, n_inner=96))
+    sizes = {"vocab_size": 97, "context_length": 64, "n_embd": 48, "n_inner": 96}
+    model = Llama(LlamaConfig(n_layer=n_layer, n_head=6, n_kv_head=2, **sizes))
     for weight in model.parameters():
         weight.mul_(6 if weight.dim() == 2 else 1)  # large enough that a wrong row shows
     return model.double()
@@ -174,15 +179,18 @@ with in_short():  # an error in here is told in a line
         for cuts in cuttings:
             difference = (in_calls(two, cuts, YourWindow(W)) - right).abs().max().item()
             assert difference < 1e-9, (
-                f"Window {W}, calls of {cuts} tokens: they differ by {difference:.3g} from a model with a band."
+                f"Window {W}, calls of {cuts} tokens: "
+                f"they differ by {difference:.3g} from a model with a band."
             )
     print("windows 1, 4, 19, 20, 21, four ways of cutting: the same logits at every position")
-    kept = [[*range(min(2, i + 1)), *range(max(2, i - 5), i + 1)] for i in range(20)]  # window 8, sinks 2
+    # Window 8, sinks 2
+    kept = [[*range(min(2, i + 1)), *range(max(2, i - 5), i + 1)] for i in range(20)]
     right = torch.stack([one(text[:, tokens])[:, -1] for tokens in kept], dim=1)
     for cuts in cuttings:
         difference = (in_calls(one, cuts, YourWindow(8, 2)) - right).abs().max().item()
         assert difference < 1e-9, (
-            f"Window 8, sinks 2, calls of {cuts} tokens: they differ by {difference:.3g} from the kept tokens."
+            f"Window 8, sinks 2, calls of {cuts} tokens: "
+            f"they differ by {difference:.3g} from the kept tokens."
         )
     print("window 8 with 2 sinks, one layer: as the kept tokens from scratch")
 
@@ -248,7 +256,8 @@ check("8.4", my_quantize)
 
 # %% id="answer-dequantize" exercise="8.5"
 def my_dequantize(codes, low, step):
-    """The numbers, (G, n), of codes (G, n), which lie `step` apart, (G, 1), from `low` on, (G, 1)."""
+    """The numbers, (G, n), of codes (G, n), which lie `step` apart, (G, 1), from `low` on,
+    (G, 1)."""
     ### BEGIN SOLUTION
     return low + step * codes
     ### END SOLUTION
@@ -275,16 +284,23 @@ with in_short():
         "The lighthouse was built by two brothers. Tom drew the plans and Elias cut the stone. " * 4
     )[:64]
     seen = trace(smollm2, ids)
-    q, k, v = (seen[f"blocks.15.attn.{name}"] for name in ("q", "k", "v"))  # 9 query heads, 3 K/V heads
+    # 9 query heads, 3 K/V heads
+    q, k, v = (seen[f"blocks.15.attn.{name}"] for name in ("q", "k", "v"))
     same = torch.allclose(attend(q, my_expand(k, 9), my_expand(v, 9)), attend(q, k, v), atol=1e-5)
     assert same, "Attention on your expanded heads differs from the package's."
     print("your heads: the same attention")
-    groups = k.unflatten(2, (2, 32)).transpose(-1, -2).reshape(-1, 32)  # a row for each channel and 32 tokens
+    # A row for each channel and 32 tokens
+    groups = k.unflatten(2, (2, 32)).transpose(-1, -2).reshape(-1, 32)
     for bits in (8, 4):
         codes, low, step = my_quantize(groups, bits)
         error = (my_dequantize(codes, low, step) - groups).abs()
-        assert (error <= step / 2 + 1e-4).all(), f"With {bits} bits a number is off by {(error / step).max():.2f} steps."
-        print(f"your {bits}-bit codes: no key is off by more than half a step; mean error {error.mean():.3f}")
+        assert (error <= step / 2 + 1e-4).all(), (
+            f"With {bits} bits a number is off by {(error / step).max():.2f} steps."
+        )
+        print(
+            f"your {bits}-bit codes: no key is off by more than half a step; "
+            f"mean error {error.mean():.3f}"
+        )
 
 # %% [markdown] id="real-window-task"
 # And your window: SmolLM2 writes on after 53 tokens, with 24 kept. Four sinks keep it to its story. Without them it loses itself.
@@ -294,14 +310,15 @@ from kvcourse import generate
 
 with in_short():
     story = smollm2.tokenizer.encode(
-        "The keeper had a simple day. In the morning he cleaned the glass. In the afternoon he filled the lamp with oil, wound the "
-        "clock that turned the lens, and wrote the weather in a book. At sunset he lit the lamp, and in the night he"
+        "The keeper had a simple day. In the morning he cleaned the glass. "
+        "In the afternoon he filled the lamp with oil, wound the clock that turned the lens, "
+        "and wrote the weather in a book. "
+        "At sunset he lit the lamp, and in the night he"
     )
     for sinks in (4, 0):
         yours = generate(smollm2, story, max_new_tokens=12, cache=YourWindow(24, sinks)).tokens
-        assert yours == generate(smollm2, story, max_new_tokens=12, cache=SlidingCache(24, sinks)).tokens, (
-            "Other tokens than ours."
-        )
+        ours = generate(smollm2, story, max_new_tokens=12, cache=SlidingCache(24, sinks)).tokens
+        assert yours == ours, "Other tokens than ours."
         print(f"sinks {sinks}: {smollm2.tokenizer.decode(yours)!r}")
 
 # %% [markdown] id="closing"

@@ -17,9 +17,6 @@
 # the copy before a write. About 20 lines, and no tensor in them.
 #
 # **You need** Python and lesson 09, or lesson 06 and the next cells. About 40 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A KV cache keeps the key and the value of every token, one token a **slot**. Nobody knows how many
@@ -34,6 +31,10 @@
 # %% [markdown] id="recap-counts"
 # So that everybody knows what is free, there is a list `counts`. `counts[b]` says in how many tables block `b` stands; 0 means
 # that it is free. With `counts = [2, 1, 0]`, block 0 is shared by two texts, block 1 belongs to one, and block 2 is free.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("9.1")` gives a hint, and each further call a plainer one. `reset("9.1")` puts a task's cell back as it is now; your
@@ -61,7 +62,8 @@ guess = {"take 2": None, "counts afterwards": None, "then take 2 more": None}
 
 # %% id="answer-take" exercise="9.1"
 def my_take(counts, n):
-    """Count n free blocks once each; return their numbers, smallest first. None, with nothing changed, if there are fewer."""
+    """Count n free blocks once each; return their numbers, smallest first.
+    None, with nothing changed, if there are fewer."""
     ### BEGIN SOLUTION
     free = [block for block, count in enumerate(counts) if count == 0]
     if len(free) < n:
@@ -93,7 +95,8 @@ guess = {"counts [2, 1, 1], give back [0, 2]": None, "then [0, 2] once more": No
 
 # %% id="answer-give-back" exercise="9.2"
 def my_give_back(counts, blocks):
-    """Count each block once less; return those that became free, smallest first. None, with nothing changed, if one cannot."""
+    """Count each block once less; return those that became free, smallest first.
+    None, with nothing changed, if one cannot."""
     ### BEGIN SOLUTION
     if any(blocks.count(block) > counts[block] for block in blocks):
         return None
@@ -121,7 +124,8 @@ guess = {"slot 3": None, "slot 4": None, "slot 9": None}  # (block, offset)
 
 # %% id="answer-places" exercise="9.3"
 def my_places(table, start, T, block_tokens):
-    """A list of T pairs (block, offset): where slots start to start + T - 1 are. The table has blocks enough."""
+    """A list of T pairs (block, offset): where slots start to start + T - 1 are.
+    The table has blocks enough."""
     ### BEGIN SOLUTION
     return [(table[slot // block_tokens], slot % block_tokens) for slot in range(start, start + T)]
     ### END SOLUTION
@@ -148,12 +152,14 @@ check("9.3", my_places)
 # block, too.
 
 # %% id="guess-write"
-guess = {"tables [[0, 1], [0, 1]], counts [2, 2, 0], row 0, 6 tokens, blocks of 4": None}  # tables and counts afterwards
+# Tables and counts afterwards
+guess = {"tables [[0, 1], [0, 1]], counts [2, 2, 0], row 0, 6 tokens, blocks of 4": None}
 
 
 # %% id="answer-write" exercise="9.4"
 def my_write_shared(tables, counts, row, length, block_tokens):
-    """Make room for token number `length` (from 0) of tables[row]. Return (old, new) if a block is to be copied, else None."""
+    """Make room for token number `length` (from 0) of tables[row].
+    Return (old, new) if a block is to be copied, else None."""
     ### BEGIN SOLUTION
     table = tables[row]
     if length % block_tokens == 0:
@@ -205,7 +211,8 @@ class YourCache(GrowingCache):
                 memory[:, :, copy[1]] = memory[:, :, copy[0]]
         places = my_places(tables[self.row], 0, self.length + T, P)
         blocks, offsets = (torch.tensor(numbers) for numbers in zip(*places, strict=True))
-        memory[layer, :, blocks[-T:], offsets[-T:]] = torch.stack((k[0], v[0])).transpose(1, 2)  # (2, T, H, D)
+        # (2, T, H, D)
+        memory[layer, :, blocks[-T:], offsets[-T:]] = torch.stack((k[0], v[0])).transpose(1, 2)
         rows = memory[layer, :, blocks, offsets].transpose(1, 2)  # (2, H, length + T, D)
         self._stored[layer] = KeysValues(rows[:1], rows[1:])
         return self._stored[layer]
@@ -226,7 +233,8 @@ def branch(cache):
 # Both branches write on. All logits are compared with those of the model without a cache.
 
 # %% id="texts"
-texts = [tiny.tokenizer.encode(text)[:6] for text in ("ana is in the garden . where", "the key is in the market .")]
+told = "ana is in the garden . where", "the key is in the market ."
+texts = [tiny.tokenizer.encode(text)[:6] for text in told]
 
 
 def difference(cache, ids, new):
@@ -241,20 +249,20 @@ with in_short():  # an error in here is told in a line
     one, two = YourCache(), YourCache()
     for slot in range(6):
         for cache, ids in zip((one, two), texts, strict=True):
-            assert difference(cache, ids[: slot + 1], 1) < 1e-9, f"Slot {slot} of tables {tables} differs."
-    print("two texts in turn: the same logits; tables", tables, "counts", counts)
+            assert difference(cache, ids[: slot + 1], 1) < 1e-9, (
+                f"Slot {slot} of tables {tables} differs."
+            )
+    print(f"two texts in turn: the same logits\n  tables {tables}\n  counts {counts}")
     fork, first, second = branch(one), [*texts[0], 8, 10, 11], [*texts[0], 7, 9, 12]
-    for cache, ids in (
-        (fork, second[:7]),
-        (one, first[:7]),
-        (fork, second[:8]),
-        (one, first[:8]),
-        (fork, second),
-        (one, first),
-    ):
-        assert difference(cache, ids, 1) < 1e-9, f"A branch reads what is not its own: tables {tables}."
-    print("two branches of the first: the same logits; tables", tables, "counts", counts)
-    assert counts == [sum(block in table for table in tables) for block in range(N)], f"counts {counts}, tables {tables}"
+    for length in (7, 8, 9):
+        for cache, ids in ((fork, second), (one, first)):
+            assert difference(cache, ids[:length], 1) < 1e-9, (
+                f"A branch reads what is not its own: tables {tables}."
+            )
+    print(f"two branches of the first: the same logits\n  tables {tables}\n  counts {counts}")
+    assert counts == [sum(block in table for table in tables) for block in range(N)], (
+        f"counts {counts}, tables {tables}"
+    )
 
 # %% [markdown] id="real-task"
 # And all is given back. The two branches have one block in common: look at which blocks become free with which table, and what
@@ -266,8 +274,12 @@ with in_short():
         print(f"{name} ends, {table}: free now are", my_give_back(counts, table))
     assert counts == [0] * N, f"Nobody is left, and counts is {counts}."
     again = my_give_back(counts, tables[0])
-    assert again is None and counts == [0] * N, f"The same table once more is refused; yours returned {again}."
-    assert my_take(counts, N + 1) is None and my_take(counts, N) == list(range(N)), "All blocks, and not one more."
+    assert again is None and counts == [0] * N, (
+        f"The same table once more is refused; yours returned {again}."
+    )
+    assert my_take(counts, N + 1) is None and my_take(counts, N) == list(range(N)), (
+        "All blocks, and not one more."
+    )
     print("all twelve blocks are there again")
 
 # %% [markdown] id="closing"

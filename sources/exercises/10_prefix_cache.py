@@ -17,9 +17,6 @@
 # whether what was found may be believed, and what goes when room is needed. About 30 lines, and no tensor in them.
 #
 # **You need** Python and lesson 10, or lesson 06 and the next cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** K and V of a token depend on that token and on all tokens in front of it, and on nothing behind it. So
@@ -28,6 +25,10 @@
 # %% [markdown] id="recap-cache"
 # A **prefix cache** keeps the K and V of texts that were computed, and looks them up when another text comes. What is known of it
 # is loaded; the model computes the rest. A text is a list of token ids here.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("10.1")` gives a hint, and each further call a plainer one. `reset("10.1")` puts a task's cell back as it is now; your
@@ -58,7 +59,8 @@ guess = {"[5, 3, 8, 9, 9]": None, "[5, 3, 8, 1]": None, "[4, 3, 8, 1, 9]": None}
 
 # %% id="answer-match" exercise="10.1"
 def my_match(texts, tokens):
-    """How many tokens, from the first on, need not be computed: those that one of the texts begins with, but never all."""
+    """How many tokens, from the first on, need not be computed:
+    those that one of the texts begins with, but never all."""
     ### BEGIN SOLUTION
     best = 0
     for text in texts:
@@ -109,7 +111,8 @@ guess = {"keys of 11 tokens, blocks of 4": None, "keys that change when token 5 
 
 # %% id="answer-chain" exercise="10.2"
 def my_chain(tokens, block_tokens, namespace, digest):
-    """The keys of all full blocks, a list in their order. Every key is what digest(text) returned for a text of yours."""
+    """The keys of all full blocks, a list in their order.
+    Every key is what digest(text) returned for a text of yours."""
     ### BEGIN SOLUTION
     keys, before = [], repr(namespace)
     for start in range(0, len(tokens) - block_tokens + 1, block_tokens):
@@ -150,7 +153,8 @@ guess = {
 
 # %% id="answer-lookup" exercise="10.3"
 def my_lookup(stored, root, keys, tokens, block_tokens):
-    """How many blocks, from the first on, are stored under their keys with the right tokens and the right key in front."""
+    """How many blocks, from the first on,
+    are stored under their keys with the right tokens and the right key in front."""
     ### BEGIN SOLUTION
     before = root
     for number, key in enumerate(keys):
@@ -196,12 +200,15 @@ guess = {"4 tokens wanted": None, "5 tokens wanted": None, "12 tokens wanted": N
 
 # %% id="answer-evict" exercise="10.4"
 def my_evict(entries, n):
-    """Take entries out until at least n tokens are free, or no more may go. Return their ids, the first to go first."""
+    """Take entries out until at least n tokens are free, or no more may go.
+    Return their ids, the first to go first."""
     ### BEGIN SOLUTION
     gone, freed = [], 0
     while freed < n:
         parents = {entry["parent"] for entry in entries.values()}
-        leaves = [name for name, entry in entries.items() if name not in parents and entry["pins"] == 0]
+        leaves = [
+            name for name, entry in entries.items() if name not in parents and entry["pins"] == 0
+        ]
         if not leaves:
             break
         gone.append(min(leaves, key=lambda name: entries[name]["used"]))
@@ -230,7 +237,8 @@ class YourPrefixes:
     def __init__(self, model, capacity, block_tokens=4, digest=digest):
         self.model, self.P, self.digest = model, block_tokens, digest
         self.capacity, self.request = capacity, 0  # in blocks
-        self.stored, self.entries, self.rows = {}, {}, {}  # by key: the pair; what eviction looks at; K and V
+        # By key: the pair; what eviction looks at; K and V
+        self.stored, self.entries, self.rows = {}, {}, {}
 
     def logits(self, tokens, namespace=None):
         """Logits of the last token, and how many tokens were not computed."""
@@ -258,12 +266,15 @@ def keep(prefixes, tokens, chain, n, cache):
         del prefixes.stored[key], prefixes.rows[key]
     for number in range(n, min(len(chain) - 1, n + prefixes.capacity - len(held))):
         before, key = chain[number : number + 2]
-        if key in prefixes.stored:  # this very block, or another one with its key: then what follows stays out
+        # This very block, or another one with its key: then what follows stays out
+        if key in prefixes.stored:
             break
         prefixes.stored[key] = (before, tokens[number * P : (number + 1) * P])
         parent = before if number else None
         held[key] = {"parent": parent, "tokens": P, "used": prefixes.request, "pins": 0}
-        prefixes.rows[key] = copied(cache, prefixes.model.config.n_layer, number * P, (number + 1) * P)
+        prefixes.rows[key] = copied(
+            cache, prefixes.model.config.n_layer, number * P, (number + 1) * P
+        )
     for key in chain[1 : n + 1]:
         held[key]["pins"] = 0
 
@@ -294,10 +305,15 @@ def ask(prefixes, tokens, namespace=None):
     logits, found = prefixes.logits(tokens, namespace)
     difference = (logits - prefixes.model(torch.tensor([tokens]))[0, -1]).abs().max().item()
     bound = 1e-9 if logits.dtype == torch.float64 else 1e-2
-    assert difference < bound, f"{found} tokens were found for {tokens}, and the logits differ by {difference:.3g}."
+    assert difference < bound, (
+        f"{found} tokens were found for {tokens}, and the logits differ by {difference:.3g}."
+    )
     held = [set(books) for books in (prefixes.stored, prefixes.entries, prefixes.rows)]
-    assert held[0] == held[1] == held[2] and len(held[0]) <= prefixes.capacity, f"{len(held[0])} blocks are held."
-    orphans = [entry for entry in prefixes.entries.values() if entry["parent"] not in (None, *held[0])]
+    assert held[0] == held[1] == held[2] and len(held[0]) <= prefixes.capacity, (
+        f"{len(held[0])} blocks are held."
+    )
+    entries, known = prefixes.entries.values(), (None, *held[0])
+    orphans = [entry for entry in entries if entry["parent"] not in known]
     assert not orphans, f"What stood in front of an entry has gone: {orphans[0]}"
     return found
 
@@ -307,12 +323,17 @@ with in_short():  # an error in here is told in a line
     prefixes, seen = YourPrefixes(tiny, capacity=100), {}
     for namespace, text in requests:
         tokens = ids(text)
-        known, found = my_match(seen.setdefault(namespace, []), tokens), ask(prefixes, tokens, namespace)
-        assert known < len(tokens), f"All {known} tokens are known, says my_match. One is left to compute."
-        assert found == known // 4 * 4, (
-            f"my_match knows {known} tokens: {known // 4} blocks of 4. Found in blocks were {found}."
+        known = my_match(seen.setdefault(namespace, []), tokens)
+        found = ask(prefixes, tokens, namespace)
+        assert known < len(tokens), (
+            f"All {known} tokens are known, says my_match. One is left to compute."
         )
-        print(f"{len(tokens)} tokens: {known} known, {found} found in blocks, {len(tokens) - found} computed, the same logits")
+        assert found == known // 4 * 4, (
+            f"my_match knows {known} tokens: {known // 4} blocks of 4. "
+            f"Found in blocks were {found}."
+        )
+        counts = f"{known} known, {found} found in blocks, {len(tokens) - found} computed"
+        print(f"{len(tokens)} tokens: {counts}, the same logits")
         seen[namespace].append(tokens)
 
 # %% [markdown] id="worst-text"
@@ -335,7 +356,8 @@ def fifty(digest, capacity):
 # %% id="worst-proof" tags=["check"]
 with in_short():
     for capacity in (100, 3):
-        print(f"room for {capacity}: {fifty(digest, capacity)} tokens found, the same logits fifty times")
+        found = fifty(digest, capacity)
+        print(f"room for {capacity}: {found} tokens found, the same logits fifty times")
     fifty(poor, 100)
     fifty(poor, 3)
     print("and with a digest of four keys: the same logits fifty times, twice")
@@ -349,12 +371,14 @@ with in_short():
 smollm2 = load_model("smollm2")
 system = {
     "role": "system",
-    "content": "You are the librarian of a small town. You know every book by heart and answer briefly.",
+    "content": "You are the librarian of a small town. "
+    "You know every book by heart and answer briefly.",
 }
 with in_short():
     prefixes = YourPrefixes(smollm2, capacity=50, block_tokens=8)
     for question in ("Who wrote Moby-Dick?", "Which book should I read to a child of four?"):
-        tokens = list(smollm2.tokenizer.encode_chat([system, {"role": "user", "content": question}]))
+        messages = [system, {"role": "user", "content": question}]
+        tokens = list(smollm2.tokenizer.encode_chat(messages))
         found = ask(prefixes, tokens, namespace="the library")
         print(f"{len(tokens)} tokens, {found} found, {len(tokens) - found} computed: {question}")
     assert found > 0, "Nothing was found of a text that begins alike."

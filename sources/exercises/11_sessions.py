@@ -17,9 +17,6 @@
 # template, and the doorkeeper of a session file. About 30 lines.
 #
 # **You need** Python and lesson 11, or lesson 06 and the next cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A KV cache keeps K and V of every token that went through the model, a **row** for each. A conversation
@@ -29,6 +26,10 @@
 # %% [markdown] id="recap-last"
 # One token never has its row when a reply ends: the last one. It was chosen from the logits of the token in front of it, and
 # nothing has come after it, so it never went through the model. After a reply, `ids` is one longer than the cache.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("11.1")` gives a hint, and each further call a plainer one. `reset("11.1")` puts a task's cell back as it is now; your
@@ -62,12 +63,14 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 # On paper first: 20 ids after a reply, 6 ids of new text, a reply of 5.
 
 # %% id="guess-send"
-guess = {"tokens in the first call": None, "tokens through the model": None, "ids and rows afterwards": None}
+guess = {"tokens in the first call": None, "tokens through the model": None}
+guess |= {"ids and rows afterwards": None}
 
 
 # %% id="answer-send" exercise="11.1"
 def my_send(model, cache, ids, text, n, encode, decode):
-    """One turn. ids grows by the text and by n tokens of reply; the cache by what has no row yet. Returns the reply, a text."""
+    """One turn. ids grows by the text and by n tokens of reply; the cache by what has no row yet.
+    Returns the reply, a text."""
     ### BEGIN SOLUTION
     ids.extend(encode(text))
     for _ in range(n):
@@ -149,7 +152,8 @@ guess = {"in the cache": None, "the next prompt": None, "(turn, place)": None}
 
 # %% id="answer-drift" exercise="11.3"
 def my_drift(render, messages):
-    """None if every prompt begins with what the cache holds by then; else (turn, place) of the first that does not."""
+    """None if every prompt begins with what the cache holds by then;
+    else (turn, place) of the first that does not."""
     ### BEGIN SOLUTION
     turn = 0
     for i, message in enumerate(messages[:-1]):
@@ -191,7 +195,8 @@ check("11.3", my_drift)
 # Leave `header` as it is.
 
 # %% id="guess-fault"
-guess = {"one id of the header is changed": None, "version 7, whole": None, "version 7, one bit flipped": None}
+guess = {"one id of the header is changed": None, "version 7, whole": None}
+guess |= {"version 7, one bit flipped": None}
 
 
 # %% id="answer-fault" exercise="11.4"
@@ -244,28 +249,36 @@ class Rows(GrowingCache):
         return KeysValues(*self.kv[layer, :, None, :, :stop])
 
 
-# %% id="say"
-def say(model, chat, text, n, encode=None):
-    """One turn by my_send. Returns the reply, and how many tokens went through the model."""
-    cache, tokenizer = Rows(model, chat), model.tokenizer
-    with Meter() as meter:
-        reply = my_send(model, cache, chat["ids"], text, n, encode or tokenizer.encode, tokenizer.decode)
-    chat["length"] = cache.length
-    chat["stops"].append(len(chat["ids"]))
-    assert cache.length == len(chat["ids"]) - 1, f"After a turn, {cache.length} rows for {len(chat['ids'])} ids."
-    compare(model, chat)
-    return reply, meter.cost.tokens
-
-
+# %% id="compare"
 def compare(model, chat):
     """Every row that the conversation holds, against a fresh computation of its ids."""
     n, fresh = chat["length"], GrowingCache()
-    assert chat["stops"][-1] == len(chat["ids"]) >= n, f"Stops {chat['stops']}, {len(chat['ids'])} ids and {n} rows."
+    assert chat["stops"][-1] == len(chat["ids"]) >= n, (
+        f"Stops {chat['stops']}, {len(chat['ids'])} ids and {n} rows."
+    )
     model(torch.tensor([chat["ids"][:n]]), cache=fresh)
     for layer in range(model.config.n_layer):
         rows = torch.cat(fresh.read(layer, 0, n))  # (2, H, n, D)
         off = (chat["kv"][layer, :, :, :n] - rows).abs().max().item()
-        assert off < (1e-9 if rows.dtype == torch.float64 else 1e-2), f"Rows of layer {layer} are {off:.2g} off."
+        assert off < (1e-9 if rows.dtype == torch.float64 else 1e-2), (
+            f"Rows of layer {layer} are {off:.2g} off."
+        )
+
+
+# %% id="say"
+def say(model, chat, text, n, encode=None):
+    """One turn by my_send. Returns the reply, and how many tokens went through the model."""
+    cache, tokenizer = Rows(model, chat), model.tokenizer
+    encode = encode or tokenizer.encode
+    with Meter() as meter:
+        reply = my_send(model, cache, chat["ids"], text, n, encode, tokenizer.decode)
+    chat["length"] = cache.length
+    chat["stops"].append(len(chat["ids"]))
+    assert cache.length == len(chat["ids"]) - 1, (
+        f"After a turn, {cache.length} rows for {len(chat['ids'])} ids."
+    )
+    compare(model, chat)
+    return reply, meter.cost.tokens
 
 
 # %% [markdown] id="proof-text"
@@ -278,7 +291,8 @@ with in_short():  # an error in here is told in a line
     chat = new_chat(tiny, room=80)
     for text in ("ana is in the garden .", "the key is in the market .", "where is the key ?"):
         _, took = say(tiny, chat, text, n=6)
-        print(f"turn {len(chat['stops'])}: {len(chat['ids'])} ids, {took} tokens through the model, the rows of a fresh run")
+        turn = f"turn {len(chat['stops'])}: {len(chat['ids'])} ids"
+        print(f"{turn}, {took} tokens through the model, the rows of a fresh run")
     branches = [my_branch(chat, turns) for turns in (1, 2, 3)]
     for one in branches:
         compare(tiny, one)
@@ -316,7 +330,8 @@ def fault(model, header, rows):
 def loaded(model, header, rows, room):
     wrong = fault(model, header, rows)
     assert wrong is None, f"my_fault says {wrong!r} about the file that was saved."
-    chat = new_chat(model, room) | {"ids": list(header["ids"]), "stops": list(header["stops"]), "length": rows.shape[3]}
+    chat, length = new_chat(model, room), rows.shape[3]
+    chat |= {"ids": list(header["ids"]), "stops": list(header["stops"]), "length": length}
     chat["kv"][..., : rows.shape[3], :] = rows
     return chat
 
@@ -326,24 +341,34 @@ with in_short():
     header, rows = saved(tiny, chat)
     again = loaded(tiny, header, rows, room=80)
     here, there = say(tiny, chat, "and ben ?", n=5), say(tiny, again, "and ben ?", n=5)
-    assert here == there, f"The conversation said {here[0]!r}, and the one from the file {there[0]!r}."
-    print(f"from the file: the same reply, {there[1]} tokens through the model of {len(again['ids'])}")
+    assert here == there, (
+        f"The conversation said {here[0]!r}, and the one from the file {there[0]!r}."
+    )
+    took, n_ids = there[1], len(again["ids"])
+    print(f"from the file: the same reply, {took} tokens through the model of {n_ids}")
     for bit in range(0, rows.nbytes * 8, rows.nbytes * 8 // 100):
         spoilt = rows.clone()
         spoilt.view(-1).view(torch.uint8)[bit // 8] ^= 1 << bit % 8
-        assert fault(tiny, header, spoilt) == "damaged", f"Bit {bit} of the rows was flipped: {fault(tiny, header, spoilt)!r}"
+        assert fault(tiny, header, spoilt) == "damaged", (
+            f"Bit {bit} of the rows was flipped: {fault(tiny, header, spoilt)!r}"
+        )
     for name in header:
         spoilt = {**header, name: "0" if name != "version" else 1}
-        assert fault(tiny, spoilt, rows) == "damaged", f"{name!r} was changed: {fault(tiny, spoilt, rows)!r}"
-    print(f"100 bits of the rows, {len(header)} fields of the header, one after another: damaged, each time")
+        assert fault(tiny, spoilt, rows) == "damaged", (
+            f"{name!r} was changed: {fault(tiny, spoilt, rows)!r}"
+        )
+    print(f"100 bits of the rows, {len(header)} fields of the header: damaged, each time")
 
 # %% id="foreign-proof" tags=["check"]
 with in_short():
     other = load_model("tiny", dtype=torch.float64)
     with torch.no_grad():
         other.state_dict()["transformer.h.0.attn.c_attn.weight"][0, 0] += 0.001
-    assert fault(other, header, rows) == "model", f"One weight is another: {fault(other, header, rows)!r}"
-    print("one weight of", sum(weight.numel() for weight in other.parameters()), "changed: another", fault(other, header, rows))
+    assert fault(other, header, rows) == "model", (
+        f"One weight is another: {fault(other, header, rows)!r}"
+    )
+    n = sum(weight.numel() for weight in other.parameters())
+    print(f"one weight of {n} changed: another {fault(other, header, rows)}")
 
 # %% [markdown] id="real-task"
 # ## Templates, and the real model
@@ -362,7 +387,8 @@ asked = [
 
 
 def without_thoughts(messages):
-    return render([{**message, "content": message["content"].split("</think>")[-1]} for message in messages])
+    said = [message["content"].split("</think>")[-1] for message in messages]
+    return render([{**one, "content": text} for one, text in zip(messages, said, strict=True)])
 
 
 def with_a_count(messages):
@@ -371,11 +397,15 @@ def with_a_count(messages):
 
 # %% id="templates-proof" tags=["check"]
 with in_short():
-    for template, right in ((render, None), (without_thoughts, "The elephant"), (with_a_count, "3\n")):
+    expected = {render: None, without_thoughts: "The elephant", with_a_count: "3\n"}
+    for template, right in expected.items():
         found = my_drift(template, asked)
         shown = None if found is None else template(asked)[found[1] :]
-        assert (found is None) == (right is None) and str(shown).startswith(str(right)), f"my_drift says {found}."
-        print(f"{getattr(template, '__name__', 'template')}: {found}", "" if shown is None else f"from {shown[:12]!r} on")
+        assert (found is None) == (right is None) and str(shown).startswith(str(right)), (
+            f"my_drift says {found}."
+        )
+        name = getattr(template, "__name__", "template")
+        print(f"{name}: {found}", "" if shown is None else f"from {shown[:12]!r} on")
 
 # %% [markdown] id="real-text"
 # And three turns with the real model. The ids of what was said and replied stay; only what the template puts around the next question is
@@ -389,7 +419,9 @@ def after(chat, said):
 
     def encode(text):
         question = [{"role": "user", "content": text}]
-        return tokenizer.continue_chat(said[:-1], chat["ids"][start:], question) if said else tokenizer.encode_chat(question)
+        if not said:
+            return tokenizer.encode_chat(question)
+        return tokenizer.continue_chat(said[:-1], chat["ids"][start:], question)
 
     return encode
 

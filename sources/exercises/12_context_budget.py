@@ -17,9 +17,6 @@
 # lines.
 #
 # **You need** Python and lesson 12, or lesson 06 and the next cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** An **agent** asks a model in a loop. At each **step** it sends the window, all that the model is to see;
@@ -30,6 +27,10 @@
 # A KV cache keeps a **row**, K and V, of each token that went through the model. A prompt that begins as an earlier request did finds
 # the rows of that beginning: these tokens are **cached**, or warm. The rest of the prompt is **computed**. From the first token that
 # differs on, nothing is warm: every row depends on all text in front of it.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("12.1")` gives a hint, and each further call a plainer one. `reset("12.1")` puts a task's cell back as it is now; your
@@ -64,7 +65,8 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 # On paper: the prompt `[5, 3, 8]` with the answer `[1, 7]`, then the prompt `[5, 3, 8, 1, 7, 2]` with the answer `[4]`.
 
 # %% id="guess-ledger"
-guess = {"cached in the second": None, "computed in the second": None, "prompt, in total": None, "occupancy, in total": None}
+guess = {"cached in the second": None, "computed in the second": None}
+guess |= {"prompt, in total": None, "occupancy, in total": None}
 
 
 # %% id="answer-ledger" exercise="12.1"
@@ -79,7 +81,10 @@ def my_ledger(requests):
         turn = {"prompt": len(prompt), "cached": cached, "computed": len(prompt) - cached}
         turns.append({**turn, "completion": len(answer), "occupancy": len(prompt) + len(answer)})
         held = [*prompt, *answer[:-1]]
-    totals = {name: sum(turn[name] for turn in turns) for name in ("prompt", "cached", "computed", "completion")}
+    totals = {
+        name: sum(turn[name] for turn in turns)
+        for name in ("prompt", "cached", "computed", "completion")
+    }
     totals["occupancy"] = turns[-1]["occupancy"] if turns else 0
     return turns, totals
     ### END SOLUTION
@@ -111,7 +116,8 @@ guess = {"occupancy": None, "sent": None, "computed": None, "grows with the squa
 
 # %% id="answer-forecast" exercise="12.2"
 def my_forecast(fixed, answer, result, n):
-    """(occupancy, sent, computed): tokens in the window after n steps, in all prompts, and computed of these."""
+    """(occupancy, sent, computed): tokens in the window after n steps, in all prompts,
+    and computed of these."""
     ### BEGIN SOLUTION
     occupancy = fixed + (n - 1) * (answer + result) + answer
     sent = n * fixed + (answer + result) * n * (n - 1) // 2
@@ -149,7 +155,8 @@ guess = {"limit 51": None, "limit 50": None, "limit 26": None, "limit 16": None}
 
 # %% id="answer-crop" exercise="12.3"
 def my_crop(parts, limit):
-    """The parts without the oldest steps, so that they have at most limit tokens; None where that cannot be."""
+    """The parts without the oldest steps, so that they have at most limit tokens;
+    None where that cannot be."""
     ### BEGIN SOLUTION
     steps = sorted({step for role, step, _ in parts if role not in ("system", "task")})
     while sum(len(ids) for _, _, ids in parts) > limit:
@@ -184,12 +191,14 @@ check("12.3", my_crop)
 # On paper: a front of 9 tokens, steps of 10, a summary of 3, a limit of 40.
 
 # %% id="guess-compact"
-guess = {"the first step that is one too many": None, "tokens afterwards": None, "warm ones among them": None}
+guess = {"the first step that is one too many": None, "tokens afterwards": None}
+guess |= {"warm ones among them": None}
 
 
 # %% id="answer-compact" exercise="12.4"
 def my_compact(parts, limit, summarise):
-    """The parts if they have at most limit tokens; otherwise the front, one summary, and the latest step."""
+    """The parts if they have at most limit tokens;
+    otherwise the front, one summary, and the latest step."""
     ### BEGIN SOLUTION
     latest = max(step for _, step, _ in parts)
     front = [part for part in parts if part[0] in ("system", "task")]
@@ -222,13 +231,17 @@ from kvcourse.meter import Meter
 
 
 def ask(model, cache, held, prompt, answer):
-    """One request; held: the ids whose rows the cache has. Returns how many prompt tokens were computed."""
+    """One request; held: the ids whose rows the cache has.
+    Returns how many prompt tokens were computed."""
     cache.truncate(min(common_length(held, prompt), len(prompt) - 1))
-    new = prompt[cache.length :] + answer[:-1]  # the script says what is answered, so it can go through at once
+    # The script says what is answered, so it can go through at once
+    new = prompt[cache.length :] + answer[:-1]
     with Meter() as meter:
         logits = model(torch.tensor([new]), cache=cache)[0, -len(answer)]
     off = (logits - model(torch.tensor([prompt]))[0, -1]).abs().max().item()
-    assert off < (1e-9 if logits.dtype == torch.float64 else 1e-2), f"The logits are {off:.2g} off a fresh computation's."
+    assert off < (1e-9 if logits.dtype == torch.float64 else 1e-2), (
+        f"The logits are {off:.2g} off a fresh computation's."
+    )
     return meter.cost.tokens - len(answer[:-1])
 
 
@@ -252,8 +265,13 @@ def run_agent(model, script, make_room, limit):
 # %% id="judge"
 def judge(parts, before, came, limit):
     """A window that a model takes, and that fits."""
-    assert parts is not None, f"No window was made, though {sum(len(ids) for _, _, ids in came)} tokens came and {limit} fit."
-    assert parts[:2] == [*before, *came][:2], "The window no longer begins with the system part and the task."
+    assert parts is not None, (
+        "No window was made, though "
+        f"{sum(len(ids) for _, _, ids in came)} tokens came and {limit} fit."
+    )
+    assert parts[:2] == [*before, *came][:2], (
+        "The window no longer begins with the system part and the task."
+    )
     assert parts[-len(came) :] == came, "The window does not end with what came last."
     for role, step, _ in parts:
         whole = step == 0 or {one[0] for one in parts if one[1] == step} == {"assistant", "tool"}
@@ -266,13 +284,14 @@ def judge(parts, before, came, limit):
 # Twelve steps, three ways to make room: none, yours of 12.3, yours of 12.4. The window takes 84 tokens, 4 of them for the answer. Your
 # ledger is held against what the model computed, and against the package's own; your forecast against the ledger.
 
-# %% id="your-proof" tags=["check"]
+# %% id="ways"
 tiny = load_model("tiny", dtype=torch.float64)  # 64 bits: no rounding error can hide a mistake
 script = scripted(12, system=12, task=6, answer=4, result=9, vocab_size=148)
 
 
 def short(parts):
-    return [len(parts), sum(sum(ids) for _, _, ids in parts) % 148, 147]  # three ids for all that goes
+    # Three ids for all that goes
+    return [len(parts), sum(sum(ids) for _, _, ids in parts) % 148, 147]
 
 
 ways = {
@@ -280,25 +299,38 @@ ways = {
     "crop": (lambda parts: my_crop(parts, 80), 84),
     "compact": (lambda parts: my_compact(parts, 80, short), 84),
 }
+
+# %% id="your-proof" tags=["check"]
 with in_short():  # an error in here is told in a line
-    done = {name: run_agent(tiny, script, make_room, limit) for name, (make_room, limit) in ways.items()}
+    done = {name: run_agent(tiny, script, *way) for name, way in ways.items()}
     for name, (requests, _, computed) in done.items():
         turns, totals = my_ledger(requests)
-        package = Ledger(ways[name][1], [TurnCount(one["prompt"], one["cached"], one["completion"]) for one in turns])
-        assert totals["computed"] == computed, f"{name}: {computed} were computed, and your ledger says {totals['computed']}."
+        counts = [TurnCount(one["prompt"], one["cached"], one["completion"]) for one in turns]
+        package = Ledger(ways[name][1], counts)
+        assert totals["computed"] == computed, (
+            f"{name}: {computed} were computed, and your ledger says {totals['computed']}."
+        )
         for field in ("prompt", "cached", "computed", "completion"):
             right = getattr(package.totals, f"{field}_tokens")
-            assert totals[field] == right, f"{name}: {field} {totals[field]} in your totals, {right} in the package's."
+            assert totals[field] == right, (
+                f"{name}: {field} {totals[field]} in your totals, {right} in the package's."
+            )
         right, got = package.occupancy, totals["occupancy"]
         assert got == right, f"{name}: the window holds {right}, and your totals say {got}."
-        print(f"{name}: window {totals['occupancy']}, sent {totals['prompt']}, computed {totals['computed']}")
+        sent = f"sent {totals['prompt']}, computed {totals['computed']}"
+        print(f"{name}: window {totals['occupancy']}, {sent}")
 
 # %% id="forecast-proof" tags=["check"]
 with in_short():
     turns, totals = my_ledger(done["replay all"][0])
     for n, turn in enumerate(turns, 1):
-        right = (turn["occupancy"], *(sum(one[name] for one in turns[:n]) for name in ("prompt", "computed")))
-        assert my_forecast(18, 4, 9, n) == right, f"After step {n}: {my_forecast(18, 4, 9, n)} was forecast, {right} it was."
+        right = (
+            turn["occupancy"],
+            *(sum(one[name] for one in turns[:n]) for name in ("prompt", "computed")),
+        )
+        assert my_forecast(18, 4, 9, n) == right, (
+            f"After step {n}: {my_forecast(18, 4, 9, n)} was forecast, {right} it was."
+        )
     print("12 steps, as forecast:", my_forecast(18, 4, 9, 12))
     print("and 1,000 would be:", my_forecast(18, 4, 9, 1000))
 
@@ -315,10 +347,16 @@ with in_short():
             assert not any(lost), "Nothing was dropped, and something is gone."
         else:
             assert max(lost) > 0, f"{name} never made room."
-            assert all(common_length(flat[0], one) == 18 for one in flat), f"{name} lost a token of the front."
+            assert all(common_length(flat[0], one) == 18 for one in flat), (
+                f"{name} lost a token of the front."
+            )
         full = next((i for i, number in enumerate(lost) if number), 0)
-        assert name != "crop" or all(lost[full:]), "A cropped window was warm again: something stayed that should go."
-        assert name != "compact" or 0 < sum(number > 0 for number in lost[full:]) <= 3, "Compaction happens once in a while."
+        assert name != "crop" or all(lost[full:]), (
+            "A cropped window was warm again: something stayed that should go."
+        )
+        assert name != "compact" or 0 < sum(number > 0 for number in lost[full:]) <= 3, (
+            "Compaction happens once in a while."
+        )
 
 # %% [markdown] id="real-task"
 # ## In words, on the real model
@@ -354,7 +392,8 @@ def notes(parts):
 # how much of what was asked for can still be read in the last window.
 
 # %% id="real-model" tags=["check"]
-everything = counted([("tool", number, list(step.result)) for number, step in enumerate(task.steps)])
+results = [("tool", number, list(step.result)) for number, step in enumerate(task.steps)]
+everything = counted(results)
 ways = {
     "replay all": (lambda parts: parts, 1000),
     "crop": (lambda parts: my_crop(parts, 180), 200),
@@ -364,11 +403,18 @@ with in_short():
     for name, (make_room, limit) in ways.items():
         requests, windows, computed = run_agent(smollm2, task, make_room, limit)
         turns, totals = my_ledger(requests)
-        assert totals["computed"] == computed, f"{name}: {computed} were computed, and your ledger says {totals['computed']}."
-        money = Ledger(limit, [TurnCount(one["prompt"], one["cached"], one["completion"]) for one in turns]).billed(Prices())
-        seen, bill = counted(windows[-1]), f"window {totals['occupancy']}, sent {totals['prompt']}, computed {computed}"
-        print(f"{name}: {bill}, {money.total:.1f} units; {sum(seen.values())} of {sum(everything.values())} restarts known")
-        assert (seen == everything) == (name != "crop"), f"{name}: {dict(seen)} of {dict(everything)}."
+        assert totals["computed"] == computed, (
+            f"{name}: {computed} were computed, and your ledger says {totals['computed']}."
+        )
+        counts = [TurnCount(one["prompt"], one["cached"], one["completion"]) for one in turns]
+        money = Ledger(limit, counts).billed(Prices())
+        seen = counted(windows[-1])
+        bill = f"window {totals['occupancy']}, sent {totals['prompt']}, computed {computed}"
+        restarts = f"{sum(seen.values())} of {sum(everything.values())} restarts known"
+        print(f"{name}: {bill}, {money.total:.1f} units; {restarts}")
+        assert (seen == everything) == (name != "crop"), (
+            f"{name}: {dict(seen)} of {dict(everything)}."
+        )
 
 # %% [markdown] id="closing"
 # Two gauges and two ways to turn them. Two things to try. Give `my_compact` a summariser that is a model: what it reads and writes is a

@@ -14,18 +14,19 @@
 # # Exercise 13 · Prompts that hit
 #
 # **You will write** four pieces of a tool that says why requests miss the cache: where two part, which order of parts shares most,
-# what a provider finds, and what it costs. About 30 lines.
+# what a provider finds, and what it costs. About 35 lines.
 #
-# **You need** Python and lesson 13, or the next two cells. About 45 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on fixed and random
-# inputs, prints one line when all is well, and otherwise says what is wrong.
+# **You need** Python and lesson 13, or the next cell. About 45 minutes.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A provider keeps the work that was done on earlier prompts, and takes it up again for a new one that
 # **begins** in the same way. Up to the first difference all is found, and cheap; from there on nothing is, however equal it may be.
 #
 # Tokens that were taken up are **cached** tokens. The provider counts them in the `usage` of its answer.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on fixed and random inputs, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("13.1")` gives a hint, and each further call a plainer one. `reset("13.1")` puts a task's cell back as it is now; your
@@ -81,7 +82,8 @@ guess = {"character": None, "around it, of the first": None, "around it, of the 
 
 # %% id="answer-difference" exercise="13.1"
 def my_difference(one, other, text):
-    """None, or (part, character, a, b) for the first part that reads otherwise. a, b: what is around that character."""
+    """None, or (part, character, a, b) for the first part that reads otherwise.
+    a, b: what is around that character."""
     ### BEGIN SOLUTION
     sides = [[body.get("tools", []), *body["messages"]] for body in (one, other)]
     for part, pair in enumerate(zip(*sides, strict=False)):
@@ -122,17 +124,22 @@ check("13.1", my_difference)
 # On paper, for the two requests above: what does the second one find?
 
 # %% id="guess-layout"
-guess = {"clock, rules, question": None, "rules, clock, question": None, "rules, question, clock": None}
+guess = {"clock, rules, question": None, "rules, clock, question": None}
+guess |= {"rules, question, clock": None}
 
 
 # %% id="answer-layout" exercise="13.2"
 def my_layout(log, before):
-    """The order of the parts, a list of names, with which most is found, of those that before allows."""
+    """The order of the parts, a list of names, with which most is found,
+    of those that before allows."""
 
     ### BEGIN SOLUTION
     def worth(order):
         prompts = ["".join(request[name] for name in order) for request in log]
-        each = [max((common(one, earlier) for earlier in prompts[:i]), default=0) for i, one in enumerate(prompts)]
+        each = [
+            max((common(prompt, earlier) for earlier in prompts[:i]), default=0)
+            for i, prompt in enumerate(prompts)
+        ]
         return sum(each)
 
     orders = permutations(log[0])
@@ -172,7 +179,8 @@ guess = {"step 1": None, "step 128": None, "step 128, only the first 1,000 are t
 
 # %% id="answer-cached" exercise="13.3"
 def my_cached(log, rules):
-    """Cached tokens of each request, a list of ints. log: pairs (seconds, token ids). rules: lifetime, minimum, step."""
+    """Cached tokens of each request, a list of ints. log: pairs (seconds, token ids).
+    rules: lifetime, minimum, step."""
     ### BEGIN SOLUTION
     each_found = []
     for i, (now, tokens) in enumerate(log):
@@ -218,7 +226,8 @@ guess = {"included": None, "not included": None}
 
 # %% id="answer-bill" exercise="13.4"
 def my_bill(log, prices):
-    """(paid, without): what the log's requests cost, and would have cost without a cache. log: usage figures in tokens."""
+    """(paid, without): what the log's requests cost, and would have cost without a cache.
+    log: usage figures in tokens."""
     ### BEGIN SOLUTION
     paid = without = 0
     for usage in log:
@@ -226,7 +235,9 @@ def my_bill(log, prices):
         whole = usage["prompt"] if prices["included"] else usage["prompt"] + cached + written
         answer = usage["completion"] * prices["completion"]
         plain = whole - cached - written
-        paid += plain * prices["plain"] + cached * prices["read"] + written * prices["write"] + answer
+        paid += (
+            plain * prices["plain"] + cached * prices["read"] + written * prices["write"] + answer
+        )
         without += whole * prices["plain"] + answer
     return paid / 1_000_000, without / 1_000_000
     ### END SOLUTION
@@ -261,22 +272,29 @@ def parts(body):
 
 def body(*texts, tools):
     roles = ("system", "user", "assistant", "user")
-    return {"messages": [{"role": role, "content": said} for role, said in zip(roles, texts, strict=False)], "tools": tools}
+    said = zip(roles, texts, strict=False)
+    return {"messages": [{"role": r, "content": text} for r, text in said], "tools": tools}
 
 
 # %% id="pairs"
-search, lend = ({"name": name, "description": f"Can {name} a book of the library."} for name in ("search", "lend"))
-house_rules = "You are the help desk of a town library. Answer in two sentences, and name the shelf."
-page = "The moon pulls at the sea twice a day, and the sun helps. Where the coast is narrow, the water rises most."
-asked, reply, again = "Do you have a book on tides?", "Yes, two. Both stand on shelf 7.", "May I keep one over the summer?"
+search, lend = (
+    {"name": name, "description": f"Can {name} a book of the library."}
+    for name in ("search", "lend")
+)
+house_rules = "You are the help desk of a town library. "
+house_rules += "Answer in two sentences, and name the shelf."
+page = "The moon pulls at the sea twice a day. Where the coast is narrow, the water rises most."
+asked = "Do you have a book on tides?"
+talk = asked, "Yes, two. Both stand on shelf 7.", "May I keep one over the summer?"
 first = body(f"It is 9:00. {house_rules}", asked, tools=[search, lend])
+found = body(house_rules, f"{page} {asked}", tools=[search])
 pairs = [
-    (first, body(f"It is 9:00. {house_rules}", asked, reply, again, tools=[search, lend])),
-    (first, body(f"It is 9:07. {house_rules}", again, tools=[search, lend])),
-    (first, body(f"It is 9:00. {house_rules}", asked, reply, again, tools=[lend, search])),
-    (first, body(f"It is 9:00.  {house_rules}", asked, reply, again, tools=[search, lend])),
-    (body(house_rules, f"{page} {asked}", tools=[search]), body(house_rules, asked, reply, again, tools=[search])),
-    (body(house_rules, asked, tools=[search]), body(house_rules, again, tools=[search])),
+    (first, body(f"It is 9:00. {house_rules}", *talk, tools=[search, lend])),
+    (first, body(f"It is 9:07. {house_rules}", talk[2], tools=[search, lend])),
+    (first, body(f"It is 9:00. {house_rules}", *talk, tools=[lend, search])),
+    (first, body(f"It is 9:00.  {house_rules}", *talk, tools=[search, lend])),
+    (found, body(house_rules, *talk, tools=[search])),
+    (body(house_rules, asked, tools=[search]), body(house_rules, talk[2], tools=[search])),
 ]
 
 # %% id="pairs-proof" tags=["check"]
@@ -286,10 +304,14 @@ with in_short():  # an error in here is told in a line
         whole = ["".join(map(text, side)) for side in sides]
         shared = common(*whole)
         goes_on = shared == min(map(len, whole))
-        assert (place is None) == goes_on, f"{place}, and all that both have {'reads the same' if goes_on else 'does not'}."
+        assert (place is None) == goes_on, (
+            f"{place}, and all that both have {'reads the same' if goes_on else 'does not'}."
+        )
         if place is not None:
             behind = sum(len(text(part)) for part in sides[0][: place[0]]) + place[1]
-            assert behind == shared, f"{place} is character {behind} of all, and the texts share {shared}."
+            assert behind == shared, (
+                f"{place} is character {behind} of all, and the texts share {shared}."
+            )
             shows = place[2] in whole[0] and place[3] in whole[1]
             assert shows, f"{place}: the texts that it shows stand nowhere in the requests."
         cause = lint_requests([one, other]).groups[0].cause
@@ -303,14 +325,21 @@ with in_short():  # an error in here is told in a line
 from kvcourse.providers import Logged, replay_requests, rules_of
 
 readers = ["Ann", "Ann", "Ben", "Ann", "Cy", "Ben", "Ann", "Cy"]
-questions = ["a book on tides", "one on whales", "a map", "the first one again", "a novel", "an atlas", "a film", "a poem"]
-loans = {"Ann": "Two books, both on the sea, due in May.", "Ben": "Nothing yet.", "Cy": "A guide to mills, overdue."}
+questions = ["a book on tides", "one on whales", "a map", "the first one again"]
+questions += ["a novel", "an atlas", "a film", "a poem"]
+loans = {
+    "Ann": "Two books, both on the sea, due in May.",
+    "Ben": "Nothing yet.",
+    "Cy": "A guide to mills, overdue.",
+}
 
 
+# %% id="asked-by"
 def asked_by(readers, shelves):
     """Requests of these readers, a dict of parts each."""
     kinds = ("seas", "mills", "tales", "birds")
-    stock = " ".join(f"Shelf {n}: {kinds[n % 4]}, and {kinds[n % 4]} for children." for n in range(shelves))
+    shelved = [(n, kinds[n % 4]) for n in range(shelves)]
+    stock = " ".join(f"Shelf {n}: {kind}, and {kind} for children." for n, kind in shelved)
     return [
         {
             "clock": f"It is {9 + n}:0{n}. ",
@@ -338,13 +367,20 @@ before = [("reader", "loans"), ("loans", "question"), ("house", "reader"), ("clo
 
 # %% id="layout-proof" tags=["check"]
 with in_short():
-    allowed = [one for one in permutations(log[0]) if all(one.index(a) < one.index(b) for a, b in before)]
+    orders = permutations(log[0])
+    allowed = [one for one in orders if all(one.index(a) < one.index(b) for a, b in before)]
     found = {one: characters_found(one) for one in allowed}
     order = tuple(my_layout(log, before))
     assert order in found, f"{order} is no order that is allowed."
-    assert found[order] == max(found.values()), f"{order} finds {found[order]}, and another one {max(found.values())}."
-    total = sum(map(len, prompts(log, order)))
-    print(f"{len(allowed)} orders are allowed. They find from {min(found.values()):,} to {max(found.values()):,} of {total:,}.")
+    assert found[order] == max(found.values()), (
+        f"{order} finds {found[order]}, and another one {max(found.values())}."
+    )
+    total, least, most = (
+        sum(map(len, prompts(log, order))),
+        min(found.values()),
+        max(found.values()),
+    )
+    print(f"{len(allowed)} orders are allowed. They find from {least:,} to {most:,} of {total:,}.")
     print(f"your order: {', '.join(order)}")
     worst = min(found, key=found.get)
 
@@ -384,9 +420,12 @@ with in_short():
                 counts = my_cached(requests, three_rules(name))
                 replayed = replay_requests([Logged(one, then) for then, one in requests], name)
                 right = [one.cached_tokens for one in replayed.counts]
-                assert counts == right, f"{name}, {seconds} s apart: the replay finds {right}, my_cached says {counts}."
+                assert counts == right, (
+                    f"{name}, {seconds} s apart: the replay finds {right}, my_cached says {counts}."
+                )
                 shares.append(f"{replayed.hit_rate:4.0%}")
-        print(f"{name:9}: found in the worst order {', '.join(shares[:3])}, in yours {', '.join(shares[3:])}")
+        bad, good = ", ".join(shares[:3]), ", ".join(shares[3:])
+        print(f"{name:9}: found in the worst order {bad}, in yours {good}")
 
 # %% [markdown] id="bill-text"
 # And the bill of the worst order and yours. The prices are made up, but their factors are the providers'. Each log of figures is
@@ -413,14 +452,20 @@ with in_short():
         rules, bills = rules_of(name), []
         for ids in layouts:
             replayed = replay_requests([Logged(one, then) for then, one in sent(ids)], rules)
-            prices = {"plain": 3.0, "read": 3.0 * rules.read, "write": 3.0 * rules.write, "completion": 15.0}
-            both = [my_bill(usages(replayed.counts, flag), {**prices, "included": flag}) for flag in (True, False)]
-            right = (3.0 * replayed.cost + 15.0 * 400) / 1e6, (3.0 * replayed.cost_without_cache + 15.0 * 400) / 1e6
+            prices = {"plain": 3.0, "completion": 15.0}
+            prices |= {"read": 3.0 * rules.read, "write": 3.0 * rules.write}
+            costs = replayed.cost, replayed.cost_without_cache
+            right = tuple((3.0 * cost + 15.0 * 400) / 1e6 for cost in costs)
+            both = []
+            for flag in (True, False):
+                log_of = usages(replayed.counts, flag)
+                both.append(my_bill(log_of, {**prices, "included": flag}))
             for paid in both:
                 off = max(abs(a - b) for a, b in zip(paid, right, strict=True))
                 assert off < 1e-9, f"{name}: (paid, without) is {right}; my_bill says {paid}."
             bills.append(f"{both[0][0]:.4f}")
-        print(f"{name:9}: {bills[0]} for the worst order, {bills[1]} for yours, {both[0][1]:.4f} without a cache")
+        orders = f"{bills[0]} for the worst order, {bills[1]} for yours"
+        print(f"{name:9}: {orders}, {both[0][1]:.4f} without a cache")
 
 # %% [markdown] id="bill-why"
 # Look at the last line. There a prompt without marks is stored whole, at the price of writing, and found again only whole: the
@@ -438,9 +483,12 @@ from kvcourse import RadixPrefixCache, generate
 with in_short():
     short_log = asked_by(readers[:5], shelves=2)
     for name, layout in (("the worst order", worst), ("yours", order)):
-        cache, requests = RadixPrefixCache(smollm2, max_bytes=2**28), sent(encoded(short_log, layout))
-        runs = [generate(smollm2, ids, max_new_tokens=1, prefix_cache=cache).usage for _, ids in requests]
-        took, predicted = [run.cached_tokens for run in runs], my_cached(requests, three_rules("local"))
+        cache = RadixPrefixCache(smollm2, max_bytes=2**28)
+        requests = sent(encoded(short_log, layout))
+        outs = [generate(smollm2, ids, max_new_tokens=1, prefix_cache=cache) for _, ids in requests]
+        runs = [out.usage for out in outs]
+        took = [run.cached_tokens for run in runs]
+        predicted = my_cached(requests, three_rules("local"))
         assert predicted == took, f"The model took up {took} tokens; my_cached says {predicted}."
         print(f"{name}: {took} taken up, {sum(run.computed_tokens for run in runs)} computed")
 

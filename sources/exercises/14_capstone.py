@@ -16,9 +16,6 @@
 # **You will write** five diagnoses, and three tests that find broken caches and leave right ones alone. About 45 lines.
 #
 # **You need** Python, lesson 06 for caches, lesson 09 for forks; lesson 14 shows the zoo. About 50 minutes.
-#
-# Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function on many caches, prints
-# one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="recap"
 # **What you need to know.** A cache keeps K and V of tokens that went through the model, so that they are not computed again. It changes
@@ -26,6 +23,10 @@
 # calls.
 #
 # Every broken cache here was shipped by somebody. Each runs, and each made the plot of speed look good.
+
+# %% [markdown] id="how-to-work"
+# **How to work.** Replace each `raise NotImplementedError(...)`, run your cell, then the check under it. It tries your function
+# on many caches, prints one line when all is well, and otherwise says what is wrong.
 
 # %% [markdown] id="when-stuck"
 # Stuck? `hint("14.1")` gives a hint, and each further call a plainer one. `reset("14.1")` puts a task's cell back as it is now; your
@@ -50,7 +51,8 @@ rooms = ward(seed=3)
 rooms["room 1"]
 
 # %% id="guess-room"
-guess = {"room 1": None}  # before you look at the others: a wrong mask, wrong positions, or nothing?
+# Before you look at the others: a wrong mask, wrong positions, or nothing?
+guess = {"room 1": None}
 
 # %% id="first-lines"
 for room, chart in rooms.items():
@@ -213,7 +215,9 @@ check("14.4", my_forks)
 with in_short():
     named = my_diagnosis({room: chart.readings for room, chart in rooms.items()})
     keys = sorted(key for key in named.values() if key)
-    assert keys == ["dtype", "layers", "mask", "positions", "unused"], f"Five faults in seven rooms, and yours are {keys}."
+    assert keys == ["dtype", "layers", "mask", "positions", "unused"], (
+        f"Five faults in seven rooms, and yours are {keys}."
+    )
     print("two rooms are right; in the others:", ", ".join(keys))
 
 # %% [markdown] id="tests-text"
@@ -246,7 +250,11 @@ def passed(test, arguments, make):
 
 
 # %% id="tests-proof" tags=["check"]
-tests = {"logits": (my_equal, (ids,)), "cuts": (my_cut, (truncate, ids, one)), "forks": (my_forks, (fork, ids, one, two))}
+tests = {
+    "logits": (my_equal, (ids,)),
+    "cuts": (my_cut, (truncate, ids, one)),
+    "forks": (my_forks, (fork, ids, one, two)),
+}
 with in_short(), torch.no_grad():
     for kind in ("growing", "preallocated", "paged"):
         wrong = [name for name, test in tests.items() if not passed(*test, HEALTHY[kind])]
@@ -255,7 +263,9 @@ with in_short(), torch.no_grad():
     left = [each for each in SPECIMENS if each.kind == "kv" and each.make(tiny, 24).exact]
     for (name, test), least in zip(tests.items(), ("BK", "J", "N"), strict=True):
         found = "".join(each.name for each in left if not passed(*test, each.make))
-        assert set(least) <= set(found), f"Your test for {name} should find {least} at least, and finds {found or 'nothing'}."
+        assert set(least) <= set(found), (
+            f"Your test for {name} should find {least} at least, and finds {found or 'nothing'}."
+        )
         left = [each for each in left if each.name not in found]
         print(f"{name}: {found} found, {len(left)} left")
 

@@ -53,7 +53,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} numbers")
 
 # %% id="guess-ids"
 text = "The capital of France is"
-guess = None  # how many numbers: one for each word (5), one for each character (24), or another count?
+# How many numbers: one for each word (5), one for each character (24), or another count?
+guess = None
 
 # %% id="run-ids"
 ids = tokenizer.encode(text)
@@ -170,7 +171,8 @@ guess = None  # tokens with the same letters, of the same length, or of the same
 # %% id="run-nearest"
 directions = table / table.norm(dim=1, keepdim=True)  # every row scaled to length 1
 for word in (" strawberry", " queen", " Monday", "4"):
-    # @ is the dot product: multiply number by number, add up. 1: the same direction, 0: at right angles
+    # @ is the dot product: multiply number by number, add up.
+    # 1: the same direction, 0: at right angles
     cosine = directions @ directions[tokenizer.encode(word)[0]]
     nearest = cosine.topk(6).indices[1:]  # where the largest are, without the word itself
     print(f"{word:12}", *(f"{tokenizer.token_text(i)} {cosine[i]:.2f} " for i in nearest))
@@ -230,7 +232,8 @@ guess = None  # none, 28 million, or all 134 million?
 final = noted["ln_final"][0, -1]  # the vector that the layers made of the last token
 scores = table @ final  # the dot product of that vector with each row
 print(f"largest difference to the logits: {(scores - last).abs().max():.2f}")
-print(f"share of the table in all weights: {table.numel() / sum(p.numel() for p in model.parameters()):.0%}")
+n_weights = sum(p.numel() for p in model.parameters())
+print(f"share of the table in all weights: {table.numel() / n_weights:.0%}")
 
 # %% id="check-tied"
 assert torch.allclose(scores, last, atol=1e-2)
@@ -309,8 +312,9 @@ guess = {"teacher": None, "queen": None, "lion": None}
 
 # %% id="run-word" alt="Bar charts of the likeliest next tokens after three prompts. After 'The teacher raised her': hand, 56 percent. After 'The queen raised her': voice, 34 percent. After 'The lion raised her': cubs, 65 percent."
 after = {f"The {word} raised her": next_probabilities(f"The {word} raised her") for word in guess}
-rows = dict.fromkeys(int(i) for p in after.values() for i in p.topk(4).indices)  # the likeliest of each, once
-plot_next_tokens({text: [(tokenizer.token_text(i), float(p[i])) for i in rows] for text, p in after.items()})
+rows = dict.fromkeys(int(i) for p in after.values() for i in p.topk(4).indices)  # each once
+words = {i: tokenizer.token_text(i) for i in rows}
+plot_next_tokens({text: [(words[i], float(p[i])) for i in rows] for text, p in after.items()})
 
 # %% id="check-word"
 favourites = [tokenizer.token_text(p.argmax()) for p in after.values()]
@@ -436,7 +440,7 @@ for seed in range(3):
 options = {"max_new_tokens": 4, "cache": None, "sampler": Sampler(seed=0)}
 assert generate(model, story, **options).tokens == generate(model, story, **options).tokens
 
-draws = torch.multinomial(probabilities, 2000, replacement=True)  # 2,000 tokens after "The capital of France is"
+draws = torch.multinomial(probabilities, 2000, replacement=True)  # after "... of France is"
 assert abs((draws == best[0]).double().mean() - probabilities[best[0]]) < 0.06
 
 # %% [markdown] id="explain-sampling"
@@ -565,7 +569,8 @@ loop = timed(lambda: continue_greedily(prompt, 8), runs=3, warmup=0)
 print(f"what                               tokens   median ms   ({loop.device})")
 for n, timing in speed.items():
     print(f"one pass over {n:2} tokens            {n:6} {timing.median_s * 1e3:11.0f}")
-print(f"the loop: 8 tokens after {len(prompt)}         {meter.cost.tokens:6} {loop.median_s * 1e3:11.0f}")
+what = f"the loop: 8 tokens after {len(prompt)}"
+print(f"{what:34} {meter.cost.tokens:6} {loop.median_s * 1e3:11.0f}")
 
 # %% [markdown] id="next"
 # ## Next

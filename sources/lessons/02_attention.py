@@ -43,9 +43,11 @@ tokenizer = model.tokenizer
 guess = None  # 0 to 29
 
 # %% id="run-where"
-queen, lion = (trace(model, tokenizer.encode(f"The {word} raised her")) for word in ("queen", "lion"))
+texts = (f"The {word} raised her" for word in ("queen", "lion"))
+queen, lion = (trace(model, tokenizer.encode(text)) for text in texts)
 
-for name in ("embed", "blocks.0.resid_pre", "blocks.0.attn_out", "blocks.0.resid_post", "blocks.29.resid_post"):
+names = ["embed", "blocks.0.resid_pre", "blocks.0.attn_out", "blocks.0.resid_post"]
+for name in [*names, "blocks.29.resid_post"]:
     apart = (queen[name][0, -1] - lion[name][0, -1]).norm().item()
     print(f"{name:20} of ' her' differs by {apart:6.3g}")
     assert (apart == 0) == (name in ("embed", "blocks.0.resid_pre"))
@@ -61,18 +63,20 @@ for name in ("embed", "blocks.0.resid_pre", "blocks.0.attn_out", "blocks.0.resid
 # Vectors are hardly ever equal. But they can be compared by a dot product: large if they point the same way, 0 at right angles.
 
 # %% id="soft-lookup"
-labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.2]])  # "key", "cup", "keys", which is almost "key"
+labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.2]])  # "key", "cup", "keys": almost "key"
 places = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]])  # kitchen, garden, hall
 question = np.array([4.0, 0.0])  # asks for "key"
 print("scores", labels @ question)
 
 # %% id="guess-lookup"
-guess = None  # shares of kitchen, garden and hall, if softmax (lesson 01) turns the three scores into shares
+# Shares of kitchen, garden and hall, if softmax (lesson 01) turns the three scores into shares
+guess = None
 
 
 # %% id="run-lookup"
 def softmax(scores):
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))  # the largest taken away: nothing changes, nothing overflows
+    # The largest taken away: nothing changes, nothing overflows
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
@@ -110,7 +114,8 @@ assert shares.argmax() == 0 and 0.25 < shares[2] < 0.35
 # %% id="qkv"
 text = ["ana", "takes", "the", "key"]
 x = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0.5], [0, 1, 0]])  # person, thing, verb
-Wq = np.array([[0, 3], [3, 0], [2, 2]])  # a person looks for a thing, a thing for a person, a verb for either
+# A person looks for a thing, a thing for a person, a verb for either
+Wq = np.array([[0, 3], [3, 0], [2, 2]])
 Wk = np.array([[2, 0], [0, 2], [0, 0]])  # persons and things can be found, verbs cannot
 Wv = np.array([[5, 0], [0, 5], [1, 1]])
 
@@ -119,7 +124,9 @@ for t in range(4):
     print(f"{text[t]:6} q {Q[t]}  k {K[t]}  v {V[t]}")
 
 # %% id="guess-scores"
-guess = None  # all dot products at once: what shape has Q @ K.T, and which token's question fits which label best?
+# All dot products at once: what shape has Q @ K.T,
+# and which token's question fits which label best?
+guess = None
 
 # %% id="run-scores"
 D = Q.shape[1]
@@ -173,7 +180,8 @@ for name, way in ways.items():
 for name, way in ways.items():
     gives_nothing = way(scores)[hidden].sum() == 0
     tells_nothing = np.allclose(way(scores)[:3], way(other_scores)[:3])
-    print(f"{name:12} gives the future no share: {gives_nothing!s:6} shares do not depend on it: {tells_nothing}")
+    print(f"{name:12} gives the future no share: {gives_nothing}")
+    print(f"{'':12} shares do not depend on it: {tells_nothing}")
     assert (gives_nothing and tells_nothing) == (name == "-inf before")
 
 # %% [markdown] id="explain-how"
@@ -227,7 +235,7 @@ assert (out >= V.min(axis=0)).all() and (out <= V.max(axis=0)).all()
 
 # %% id="attend-numpy"
 def attend_by_hand(q, k, v, may_look=None):
-    """q: (T, D), k and v: (S, D). may_look: (T, S), True where a query may look at a key; None: everywhere."""
+    """q: (T, D); k, v: (S, D). may_look: (T, S), True where a query may see a key; None: all."""
     scores = q @ k.T / np.sqrt(q.shape[-1])  # (T, S)
     if may_look is not None:
         scores = np.where(may_look, scores, -np.inf)
@@ -246,7 +254,8 @@ mine = torch.tensor(attend_by_hand(q, k, v, np.tril(np.ones((50, 50), dtype=bool
 
 qt, kt, vt = (torch.tensor(a)[None, None] for a in (q, k, v))  # (1, 1, 50, 16): one text, one head
 slots = torch.arange(50)
-assert torch.allclose(mine, F.scaled_dot_product_attention(qt, kt, vt, is_causal=True)[0, 0], atol=1e-12)
+theirs = F.scaled_dot_product_attention(qt, kt, vt, is_causal=True)[0, 0]
+assert torch.allclose(mine, theirs, atol=1e-12)
 assert torch.allclose(mine, attend(qt, kt, vt, causal_mask(slots, slots))[0, 0], atol=1e-12)
 print("six lines of NumPy, torch's attention and the package's: the same 50 × 16 numbers")
 
@@ -276,7 +285,8 @@ for D in (1, 4, 16, 64, 256, 1024):
     for root in (1, np.sqrt(D)):
         w = softmax(dots / root)
         squares = (w**2).sum(axis=-1, keepdims=True)
-        slope = np.sqrt((w**2 * (1 - 2 * w + squares)).sum(axis=-1))  # size of softmax's derivative, a matrix of 64 × 64
+        # Size of softmax's derivative, a matrix of 64 × 64
+        slope = np.sqrt((w**2 * (1 - 2 * w + squares)).sum(axis=-1))
         measured[D, root] = w.max(axis=-1).mean(), np.median(slope)
     (a, b), (c, d) = measured[D, 1], measured[D, np.sqrt(D)]
     print(f"{D:4} {dots.std():11.0f} {a:8.0%} {b:7.2f} {c:10.0%} {d:7.2f}")
@@ -292,7 +302,7 @@ assert measured[1024, 1][1] < 0.01 < 0.1 < measured[1024, 32][1]
 
 # %% [markdown] id="change-root"
 # **Change one thing.** Divide by D in place of its root. What is the largest share then, with D = 1024, and what would all tokens
-# receive? (64 equal shares are 1.6 % each.)
+# receive? (64 equal shares are 1.6% each.)
 
 # %% [markdown] id="ask-order"
 # ## It does not know the order
@@ -314,7 +324,8 @@ assert np.allclose(asked, shuffled)
 # word before" must put the place into the vectors. A GPT adds a vector for each position before the first layer:
 
 # %% id="positions"
-where = np.array([[0.0, 0, 0], [0.3, 0, 0.1], [0, 0.5, 0], [0.2, 0.2, 0]])  # a vector for each of the places 0 to 3
+# A vector for each of the places 0 to 3
+where = np.array([[0.0, 0, 0], [0.3, 0, 0.1], [0, 0.5, 0], [0.2, 0.2, 0]])
 for tokens in (x, x[order]):
     placed = tokens + where
     print(attend_by_hand((placed @ Wq)[3:], placed @ Wk, placed @ Wv)[0])
@@ -350,7 +361,8 @@ print("head 0:", rows.view(3, 2, 3).transpose(0, 1)[0].tolist())
 def multi_head(x, n_head, make_qkv, mix):
     """x: (B, T, C). make_qkv and mix are linear maps, C to 3C and C to C."""
     B, T, C = x.shape
-    q, k, v = (part.view(B, T, n_head, C // n_head).transpose(1, 2) for part in make_qkv(x).split(C, dim=-1))  # (B, H, T, D)
+    parts = make_qkv(x).split(C, dim=-1)
+    q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)  # (B, H, T, D)
     slots = torch.arange(T)
     z = attend(q, k, v, causal_mask(slots, slots))  # (B, H, T, D): every head on its own
     return mix(z.transpose(1, 2).reshape(B, T, C))  # side by side again, and mixed
@@ -366,8 +378,9 @@ attn, T = tiny.transformer.h[0].attn, 7
 some = torch.randn(2, T, tiny.config.n_embd, dtype=torch.float64)
 slots = torch.arange(T)
 theirs = attn(some, Plan(slots, slots, causal_mask(slots, slots)), None)
-assert torch.allclose(multi_head(some, tiny.config.n_head, attn.c_attn, attn.c_proj), theirs, atol=1e-12)
-print(f"{tiny.config.n_head} heads of {tiny.config.n_embd // tiny.config.n_head}: the same as the model's own attention")
+H, C = tiny.config.n_head, tiny.config.n_embd
+assert torch.allclose(multi_head(some, H, attn.c_attn, attn.c_proj), theirs, atol=1e-12)
+print(f"{H} heads of {C // H}: the same as the model's own attention")
 
 # %% [markdown] id="ask-cost"
 # Four heads in place of one: how many times the multiplications in `attend`?
@@ -405,10 +418,12 @@ noted = trace(model, ids)
 patterns = torch.cat([noted[f"blocks.{b}.attn.pattern"] for b in range(30)])  # (30, 9, T, T)
 assert torch.allclose(patterns.sum(dim=-1), torch.ones(()), atol=1e-4)
 
-before = patterns.diagonal(offset=-1, dim1=-2, dim2=-1).mean(dim=-1)  # (30, 9): entry [t, t - 1], over all t
-first = patterns[:, :, 1:, 0].mean(dim=-1)  # (30, 9): entry [t, 0]
-blind = sum(1 / (t + 1) for t in range(1, len(ids))) / (len(ids) - 1)  # equal shares for all that is seen
-print(f"token before {before.mean():.0%}, first token {first.mean():.0%}; with equal shares {blind:.0%} each")
+# Means over all t of entry [t, t - 1] and of entry [t, 0]: (30, 9) each
+before = patterns.diagonal(offset=-1, dim1=-2, dim2=-1).mean(dim=-1)
+first = patterns[:, :, 1:, 0].mean(dim=-1)
+blind = sum(1 / (t + 1) for t in range(1, len(ids))) / (len(ids) - 1)  # equal shares for all
+print(f"token before {before.mean():.0%}, first token {first.mean():.0%}")
+print(f"with equal shares {blind:.0%} each")
 assert first.mean() > 0.5 > 0.2 > before.mean()
 
 # %% [markdown] id="explain-real"
@@ -442,9 +457,10 @@ plot_attention(found, names, hidden=hidden, limit=1)
 guess = None
 
 # %% id="run-sink"
-lengths = torch.cat([noted[f"blocks.{b}.attn.v"] for b in range(30)]).norm(dim=-1)  # (30, 3, T): length of each value vector
+values = torch.cat([noted[f"blocks.{b}.attn.v"] for b in range(30)])
+lengths = values.norm(dim=-1)  # (30, 3, T): of each value vector
 ratio = lengths[:, :, 0] / lengths[:, :, 1:].mean(dim=-1)
-print(f"length of the first token's v, beside the others' mean: {ratio.median():.2f} (median of {ratio.numel()})")
+print(f"length of the first token's v, beside the others' mean: {ratio.median():.2f} in the median")
 print(f"shorter in {(ratio < 1).sum()} of {ratio.numel()}")
 assert ratio.median() < 0.4
 
@@ -477,10 +493,12 @@ texts = [tokenizer.encode(f"The {word} raised her") for word in words]
 looks = []
 for one in texts:
     noted = trace(model, one)
-    looks.append(torch.cat([noted[f"blocks.{b}.attn.pattern"] for b in range(30)])[:, :, 3, 1])  # (30, 9): " her" at the word
+    patterns = torch.cat([noted[f"blocks.{b}.attn.pattern"] for b in range(30)])
+    looks.append(patterns[:, :, 3, 1])  # (30, 9): " her" at the word
 looks = torch.stack(looks)  # (3, 30, 9)
 layer, head = divmod(int(looks.amin(dim=0).argmax()), 9)
-print(f"layer {layer}, head {head}:", {word: f"{share:.0%}" for word, share in zip(words, looks[:, layer, head], strict=True)})
+shares = [f"{share:.0%}" for share in looks[:, layer, head]]
+print(f"layer {layer}, head {head}:", dict(zip(words, shares, strict=True)))
 
 # %% [markdown] id="ask-proof"
 # It asks, perhaps, whom "her" may mean. But a picture of shares is no proof that anything depends on them. So we take the way itself
@@ -499,10 +517,8 @@ cut[2:, 1] = False  # " raised" and " her" do not see the word
 for name, mask in (("usual mask", usual), ("cut", cut)):
     logits = model.compute(torch.tensor(texts), Plan(places, places, mask), None)[:, -1]  # (3, V)
     p = logits.softmax(dim=-1)
-    print(
-        f"{name:10}",
-        {word: f"{tokenizer.token_text(row.argmax())} {row.max():.0%}" for word, row in zip(words, p, strict=True)},
-    )
+    likeliest = [f"{tokenizer.token_text(row.argmax())} {row.max():.0%}" for row in p]
+    print(f"{name:10}", dict(zip(words, likeliest, strict=True)))
 
 # %% id="check-proof"
 assert torch.allclose(logits[0], logits[1], atol=1e-4)
@@ -527,9 +543,11 @@ print("cut: the three texts have the same logits")
 
 # %% id="measured"
 print("measured on this machine")
-print(f"best of 64 random keys, D = 1024       not divided {measured[1024, 1][0]:.0%}, divided {measured[1024, 32][0]:.0%}")
-print(f"SmolLM2, share of the first token      {first.mean():.0%} over all heads, {first.max():.0%} in one")
-print(f"SmolLM2, share of the token before     {before.mean():.0%} over all heads, {before.max():.0%} in one")
+plain, divided = measured[1024, 1][0], measured[1024, 32][0]
+print(f"best of 64 random keys, D = 1024       not divided {plain:.0%}, divided {divided:.0%}")
+for where, share in (("first token ", first), ("token before", before)):
+    said = f"{share.mean():.0%} over all heads, {share.max():.0%} in one"
+    print(f"SmolLM2, share of the {where}     {said}")
 print("SmolLM2, 'her' cut off from the word   the same logits after teacher, queen and lion")
 
 # %% [markdown] id="next"

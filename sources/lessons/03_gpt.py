@@ -26,7 +26,8 @@ from kvcourse import GPT, GPTConfig, attend, causal_mask, load_model, trace
 from kvcourse.models.linear import Conv1D
 from kvcourse.viz import show_source
 
-tiny = load_model("tiny", dtype=torch.float64)  # GPT-2 in small: four blocks, 64 bits so that rounding hides nothing
+# GPT-2 in small: four blocks, 64 bits so that rounding hides nothing
+tiny = load_model("tiny", dtype=torch.float64)
 tokenizer = tiny.tokenizer
 _ = torch.set_grad_enabled(False)  # until we train
 _ = torch.manual_seed(0)
@@ -51,7 +52,8 @@ for name, parameter in tiny.transformer.h[0].named_parameters():
 # variance. What comes out?
 
 # %% id="guess-norm"
-x = torch.tensor([[[1.0, 2.0, 3.0, 6.0], [100.0, 200.0, 300.0, 600.0]]], dtype=torch.float64)  # (B=1, T=2, C=4)
+# (B=1, T=2, C=4)
+x = torch.tensor([[[1.0, 2.0, 3.0, 6.0], [100.0, 200.0, 300.0, 600.0]]], dtype=torch.float64)
 guess = None  # the same numbers for both tokens, or a hundred times as large for the second?
 
 
@@ -86,7 +88,8 @@ assert torch.allclose(ours(stream), package(stream), atol=1e-12)
 # %% [markdown] id="ask-mlp"
 # ## MLP: wider, bent, back
 #
-# `mlp` has two linear maps: from C = 128 numbers to F = 512, and back. What can two linear maps in a row do that one cannot?
+# `mlp` (multi-layer perceptron, an old name) has two linear maps: from C = 128 numbers to F = 512, and back. What can two linear
+# maps in a row do that one cannot?
 
 # %% id="guess-mlp"
 guess = None
@@ -110,7 +113,8 @@ for number in (-3.0, -1.0, 0.0, 1.0, 3.0):
 class MLP(nn.Module):
     def __init__(self, C):
         super().__init__()
-        self.c_fc, self.c_proj = Conv1D(C, 4 * C), Conv1D(4 * C, C)  # Conv1D: GPT-2's name for x @ weight + bias
+        # Conv1D: GPT-2's name for x @ weight + bias
+        self.c_fc, self.c_proj = Conv1D(C, 4 * C), Conv1D(4 * C, C)
 
     def forward(self, x):
         hidden = nn.functional.gelu(self.c_fc(x), approximate="tanh")  # (B, T, 4C)
@@ -151,7 +155,8 @@ class Attention(nn.Module):
 
     def forward(self, x):
         B, T, C = x.shape
-        q, k, v = self.c_attn(x).view(B, T, 3, self.n_head, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, D) each
+        # (B, H, T, D) each
+        q, k, v = self.c_attn(x).view(B, T, 3, self.n_head, -1).permute(2, 0, 3, 1, 4)
         z = attend(q, k, v, causal_mask(torch.arange(T), torch.arange(T)))  # (B, H, T, D)
         return self.c_proj(z.transpose(1, 2).reshape(B, T, C))
 
@@ -221,7 +226,8 @@ def widest(x):
 
 
 torch.manual_seed(0)
-fresh = GPT(GPTConfig(vocab_size=148, context_length=64, n_layer=12, n_head=4, n_embd=128)).state_dict()
+sizes = {"vocab_size": 148, "context_length": 64, "n_head": 4, "n_embd": 128}
+fresh = GPT(GPTConfig(n_layer=12, **sizes)).state_dict()
 
 # %% id="run-collapse"
 summed = replaced = torch.randn(1, 8, 128)
@@ -256,7 +262,7 @@ assert widest(replaced) < 0.05
 guess = None  # does what the last token computes change?
 
 # %% id="run-positions"
-one_block = GPT(GPTConfig(vocab_size=148, context_length=64, n_layer=1, n_head=4, n_embd=128)).double()
+one_block = GPT(GPTConfig(n_layer=1, **sizes)).double()
 told, swapped = (tokenizer.encode(text) for text in ("ana is with ben ?", "ben is with ana ?"))
 
 
@@ -303,8 +309,8 @@ guess = None
 class OurGPT(nn.Module):
     def __init__(self, V, places, L, H, C):
         super().__init__()
-        blocks = nn.ModuleList(Block(C, H) for _ in range(L))
-        parts = {"wte": nn.Embedding(V, C), "wpe": nn.Embedding(places, C), "h": blocks, "ln_f": LayerNorm(C)}
+        parts = {"wte": nn.Embedding(V, C), "wpe": nn.Embedding(places, C)}
+        parts |= {"h": nn.ModuleList(Block(C, H) for _ in range(L)), "ln_f": LayerNorm(C)}
         self.transformer = nn.ModuleDict(parts)  # GPT-2's names, so that its weights fit
 
     def forward(self, tokens):
@@ -321,7 +327,8 @@ class OurGPT(nn.Module):
 # %% id="check-gpt"
 c = tiny.config
 ours = OurGPT(c.vocab_size, c.context_length, c.n_layer, c.n_head, c.n_embd).double()
-weights = {name: tensor for name, tensor in tiny.state_dict().items() if name != "lm_head.weight"}  # it is wte once more
+weights = dict(tiny.state_dict())
+del weights["lm_head.weight"]  # it is wte once more
 ours.load_state_dict(weights)
 
 tokens = torch.tensor([ids])
@@ -330,7 +337,8 @@ print(f"{len(weights)} tensors copied; the logits of {len(ids)} tokens are the s
 
 # %% [markdown] id="explain-gpt"
 # The same numbers, so the same model. From here on we use the package's, which checks its inputs and can take a cache. You will
-# recognise every line of its block (`probe` is what `trace` listens to):
+# recognise its block (`probe` is what `trace` listens to; `Float[…]` writes shapes down, and `plan` and `cache` wait for
+# lesson 06):
 
 # %% id="source"
 show_source(type(tiny.transformer.h[0]).forward)
@@ -349,7 +357,8 @@ guess = None  # token table, positions, attention, or MLP?
 # %% id="count"
 def count_by_part(model):
     """Numbers in each kind of part; what is one tensor under two names is counted once."""
-    kinds = {"wte": "token table", "wpe": "positions", "attn": "attention", "mlp": "MLP", "ln_": "norms"}
+    kinds = {"wte": "token table", "wpe": "positions"}
+    kinds |= {"attn": "attention", "mlp": "MLP", "ln_": "norms"}
     counts = dict.fromkeys(kinds.values(), 0)
     for name, parameter in model.named_parameters():
         kind = next(kind for kind in kinds if f".{kind}" in name)
@@ -373,7 +382,8 @@ for part in ours:
 print(f"{'all':12} {sum(ours.values()):10,} {'':5} {sum(theirs.values()):12,}")
 
 # %% id="check-count"
-assert formula(c.vocab_size, c.context_length, c.n_layer, c.n_embd) == sum(p.numel() for p in tiny.parameters())
+counted = sum(p.numel() for p in tiny.parameters())
+assert formula(c.vocab_size, c.context_length, c.n_layer, c.n_embd) == counted
 assert formula(50257, 1024, 12, 768) == sum(theirs.values()) == 124_439_808
 
 # %% [markdown] id="explain-count"
@@ -406,7 +416,8 @@ print(" ".join(one.words).replace("<end> ", "<end>\n"))
 # blocks, C = 128, and has seen nothing. What is its loss over 148 words?
 
 # %% id="guess-loss"
-guess = None  # ln(148) = 5.0 is a blind guess among all words. Is the untrained model better, or worse?
+# ln(148) = 5.0 is a blind guess among all words. Is the untrained model better, or worse?
+guess = None
 
 # %% id="loss"
 from kvcourse.recall import held_out, measure_recall, token_ids
@@ -417,8 +428,8 @@ model = draw_model(SMALL)  # GPT-2's names and parts, weights drawn from seed 0
 
 def loss_of(model, conversation):
     tokens = torch.tensor([token_ids(model, conversation)])
-    logits = model(tokens[:, :-1])  # at each place but the last ...
-    return nn.functional.cross_entropy(logits[0], tokens[0, 1:])  # ... the surprise of what comes next
+    logits = model(tokens[:, :-1])[0]  # at each place but the last ...
+    return nn.functional.cross_entropy(logits, tokens[0, 1:])  # ... the surprise of what comes next
 
 
 print(f"loss before any training: {loss_of(model, one):.1f} nats a token")
@@ -427,11 +438,12 @@ print(f"loss before any training: {loss_of(model, one):.1f} nats a token")
 assert abs(loss_of(model, one) - 5.0) < 0.5
 
 # %% [markdown] id="ask-step"
-# A little worse: it guesses as blindly, and its random numbers make it sure of some words. Now sixty steps, all on this one conversation. `backward` computes for every parameter which way it would
-# raise the loss, and the optimizer moves it the other way. Does the model then know how to answer such questions?
+# A little worse: it guesses as blindly, and its random numbers make it sure of some words. Now sixty steps, all on this one
+# conversation. `backward` computes for every parameter which way it would raise the loss, and the optimizer moves it the other
+# way. Does the model then know how to answer such questions?
 
 # %% id="guess-step"
-guess = None  # its recall on conversations it has not seen: 10 % is chance
+guess = None  # its recall on conversations it has not seen: 10% is chance
 
 # %% id="steps"
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -468,7 +480,8 @@ talk = [
 
 
 def reply(model):
-    out = generate(model, tokenizer.encode_chat(talk), max_new_tokens=9, cache=None, stop_ids=tokenizer.stop_ids)
+    ids, stop_ids = tokenizer.encode_chat(talk), tokenizer.stop_ids
+    out = generate(model, ids, max_new_tokens=9, cache=None, stop_ids=stop_ids)
     return tokenizer.decode(out.tokens)
 
 
@@ -482,7 +495,9 @@ print(said_before)
 # place stands beside its owner, and all is said again and again:
 
 # %% id="first-stage"
-print(" ".join(make_conversation(random.Random(1), 3, "retold", link_words=0).words))
+words = make_conversation(random.Random(1), 3, "retold", link_words=0).words
+for start in range(0, len(words), 12):  # twelve words a line
+    print(*words[start : start + 12])
 
 # %% [markdown] id="ask-live"
 # Stage by stage "the", "in" and "is" come back, then the questions. Below, a figure is drawn while it runs. **Draw the curve of
@@ -491,7 +506,7 @@ print(" ".join(make_conversation(random.Random(1), 3, "retold", link_words=0).wo
 # %% id="guess-live"
 guess = None  # evenly, at the beginning, at the end, or in a jump?
 
-# %% id="live" tags=["volatile"] alt="Two curves over the steps of a training run. Above, the loss falls, and springs up briefly when a new stage begins. Below, recall on unseen conversations stays low at first, rises steeply within a hundred steps, dips when sentences get longer, and recovers each time."
+# %% id="live" tags=["volatile"] alt="Two curves over the steps of a training run. Above, the loss falls, and springs up briefly when a new stage begins, at a dotted upright line. Below, recall on unseen conversations rises slowly at first, then steeply within a hundred steps, dips when sentences get longer, and recovers each time."
 from kvcourse.viz.training_plot import LiveCurve
 
 with LiveCurve(steps=SMALL.most_steps, chance=learnt.chance) as curve, torch.enable_grad():
@@ -499,16 +514,15 @@ with LiveCurve(steps=SMALL.most_steps, chance=learnt.chance) as curve, torch.ena
 
 # %% id="check-live"
 after = measure_recall(trained, exam)
-first, last = (sum(loss for _, loss in losses) / 10 for losses in (curve.losses[:10], curve.losses[-10:]))
-assert last < first / 2
+losses = [loss for _, loss in curve.losses]
+assert sum(losses[-10:]) < sum(losses[:10]) / 2
 assert after.share > 0.6 > 4 * after.chance
-print("the loss fell by more than half; recall on conversations it has never seen is above 60 %")
+print("the loss fell by more than half; recall on conversations it has never seen is above 60%")
 
 # %% [markdown] id="explain-live"
-# In a jump. At first the model learns which words are frequent and what follows what: the loss falls, and recall with it barely
-# moves. Next it names a place that was told, any place, and is right now and then. Then, within a hundred steps, it
-# tells them apart. Each dip after that is a new stage: one more word between a name and its place. Nobody told it how to read. What
-# has changed?
+# In a jump, after a slow start. First the model learns which words are frequent, and to name a place that was told, any place:
+# that alone is right more often than chance. Then, within a hundred steps, it tells them apart. Each dip after that is a new
+# stage: one more word between a name and its place. Nobody told it how to read. What has changed?
 
 # %% [markdown] id="ask-heads"
 # For every question of the exam we look at the token that has to foretell the answer, and ask each head how much of its attention
@@ -520,11 +534,12 @@ guess = None  # how much attention would that word get by chance, among some fif
 
 # %% id="copying"
 def attention_to_the_fact(model):
-    """For each block and head, the mean attention from where an answer is foretold to the word in the fact that tells it."""
+    """(L, H): the mean attention from where an answer is foretold to the word that tells it."""
     rows = []
     for conversation in exam[:20]:
         noted = trace(model, token_ids(model, conversation))
-        patterns = torch.stack([noted[f"blocks.{b}.attn.pattern"][0] for b in range(model.config.n_layer)])  # (L, H, T, T)
+        blocks = range(model.config.n_layer)
+        patterns = torch.cat([noted[f"blocks.{b}.attn.pattern"] for b in blocks])  # (L, H, T, T)
         rows += [patterns[:, :, q.answer - 1, q.fact[1] - 2] for q in conversation.questions]
     return torch.stack(rows).mean(dim=0)  # (L, H)
 
@@ -582,8 +597,10 @@ took = timed(lambda: loss_of(trained, one), runs=3)
 print(f"{'':30} {'untrained':>10} {'trained':>10}")
 print(f"{'parameters':30} {n:10,} {n:10,}")
 print(f"{'steps of training':30} {0:10} {curve.losses[-1][0]:10,}")
-print(f"{'loss of one conversation':30} {loss_of(untrained, one):10.2f} {loss_of(trained, one):10.2f}")
-print(f"{'recall, new conversations':30} {measure_recall(untrained, exam).share:10.0%} {after.share:10.0%}")
+losses = loss_of(untrained, one), loss_of(trained, one)
+print(f"{'loss of one conversation':30} {losses[0]:10.2f} {losses[1]:10.2f}")
+before = measure_recall(untrained, exam)
+print(f"{'recall, new conversations':30} {before.share:10.0%} {after.share:10.0%}")
 print(f"one pass over {len(one.words)} tokens: {took}")
 
 # %% [markdown] id="next"

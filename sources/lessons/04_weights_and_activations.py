@@ -73,10 +73,12 @@ guess = None
 
 # %% id="weights"
 weights = inventory(tiny)
-print(len(weights), "names,", f"{sum(w.parameters for w in weights):,} parameters. Those of block 0:")
+total = sum(w.parameters for w in weights)
+print(f"{len(weights)} names, {total:,} parameters. Those of block 0:")
 for w in weights:
     if w.layer == 0:
-        print(f"  {w.name.removeprefix('transformer.'):24} {w.role:28} {w.shape!s:12} {w.parameters:7,}")
+        name = w.name.removeprefix("transformer.")
+        print(f"  {name:24} {w.role:28} {w.shape!s:12} {w.parameters:7,}")
 
 # %% [markdown] id="explain-weights"
 # Now with numbers. Twelve tensors in a block, and every shape is made of C = 128 and its multiples. No T: how long
@@ -120,7 +122,8 @@ for name, tensor in named.items():
 
 # %% id="two-heaps"
 stored, computed = {w.name for w in weights}, set(named)
-print(len(stored), "names in one heap,", len(computed), "in the other,", len(stored & computed), "in both")
+both = stored & computed
+print(f"{len(stored)} names in one heap, {len(computed)} in the other, {len(both)} in both")
 assert not stored & computed
 
 # %% [markdown] id="ask-map"
@@ -209,7 +212,8 @@ assert torch.equal(x @ Wk + bk, (x @ fused + bias)[:, 2:4])
 
 # %% id="check-split"
 c_attn = tiny.transformer.h[1].attn.c_attn
-assert all(torch.equal(ours, theirs) for ours, theirs in zip(split(c_attn.weight), split_qkv(c_attn.weight), strict=True))
+for ours, theirs in zip(split(c_attn.weight), split_qkv(c_attn.weight), strict=True):
+    assert torch.equal(ours, theirs)
 Wk, bk = split_qkv(c_attn.weight).k, split_qkv(c_attn.bias).k
 print("c_attn", tuple(c_attn.weight.shape), "  Wk", tuple(Wk.shape), "  bk", tuple(bk.shape))
 
@@ -270,7 +274,7 @@ guess = {"one word": None, "one number of Wk": None}
 
 # %% id="run-poke"
 poked = load_model("tiny")
-poked.transformer.h[0].attn.c_attn.weight[3, 128 + 5] += 1  # row 3, and column 5 of the middle third
+poked.transformer.h[0].attn.c_attn.weight[3, 128 + 5] += 1  # row 3, column 5 of the middle third
 word = trace(tiny, tiny.tokenizer.encode("ana was in the garden ."))
 number = trace(poked, prompt)
 
@@ -316,8 +320,9 @@ print(f"{len(raw):,} bytes. The first sixteen: {raw[:16]}")
 # %% id="header"
 (length,) = struct.unpack("<Q", raw[:8])
 header = json.loads(raw[8 : 8 + length])
-print(f"a header of {length:,} bytes with {len(header) - 1} tensors and a note; three of its entries:")
-for name in ("__metadata__", "transformer.h.1.attn.c_attn.bias", "transformer.h.1.attn.c_attn.weight"):
+print(f"a header of {length:,} bytes with {len(header) - 1} tensors and a note; three entries:")
+c_attn_of_1 = "transformer.h.1.attn.c_attn"
+for name in ("__metadata__", f"{c_attn_of_1}.bias", f"{c_attn_of_1}.weight"):
     print(f"  {name.removeprefix('transformer.')}: {header[name]}")
 
 # %% [markdown] id="explain-header"
@@ -325,14 +330,16 @@ for name in ("__metadata__", "transformer.h.1.attn.c_attn.bias", "transformer.h.
 # and end, counted from the end of the header. F32 is a float of four bytes. That is all we need.
 
 # %% id="read"
-entry = header["transformer.h.1.attn.c_attn.weight"]
+entry = header[f"{c_attn_of_1}.weight"]
 start, stop = (8 + length + offset for offset in entry["data_offsets"])
 numbers = np.frombuffer(raw[start:stop], dtype="<f4").reshape(entry["shape"])
-print(numbers.shape, "equal to the model's weight, to the last bit:", np.array_equal(numbers, c_attn.weight.numpy()))
+same = np.array_equal(numbers, c_attn.weight.numpy())
+print(numbers.shape, "equal to the model's weight, to the last bit:", same)
 
 # %% id="check-read"
-assert np.array_equal(numbers, c_attn.weight.numpy())
-assert np.allclose(x.numpy() @ numbers[:, 128:256] + bk.numpy(), K.numpy(), atol=1e-4)  # block 1's keys, from bytes
+assert same
+from_bytes = x.numpy() @ numbers[:, 128:256] + bk.numpy()  # block 1's keys
+assert np.allclose(from_bytes, K.numpy(), atol=1e-4)
 
 # %% id="what-is-in-it"
 tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
@@ -344,7 +351,8 @@ print("computed, and in the file:", computed & set(tensors))
 # %% id="check-file"
 assert 8 + length + sum(sizes) == len(raw)
 assert stored - set(tensors) == {"lm_head.weight"} and not computed & set(tensors)
-assert {w.name: list(w.shape) for w in listed} == {name: entry["shape"] for name, entry in tensors.items()}
+shapes = {name: entry["shape"] for name, entry in tensors.items()}
+assert {w.name: list(w.shape) for w in listed} == shapes
 
 # %% [markdown] id="explain-file"
 # Every byte is accounted for, and no K is among them, nor a mask. `Wk` is there as a third of `c_attn`. The token table is stored
@@ -369,16 +377,16 @@ smollm2 = load_model("smollm2")
 
 
 def by_role(model):
-    """{role: (name inside its block, shape)}, without biases, of block 0 and of what stands outside the blocks."""
+    """{role: (name inside its block, shape)} of block 0 and what stands outside; no biases."""
     found = [w for w in inventory(model) if w.layer in (None, 0) and not w.role.endswith("bias")]
     return {w.role.split(":")[0]: (w.name.split(".0.")[-1], str(w.shape)) for w in found}
 
 
 gpt, llama = by_role(tiny), by_role(smollm2)
-print(f"{'role':24}{'GPT-2 (here: tiny)':38}Llama (here: SmolLM2)")
+print(f"{'role':23}{'GPT-2 (here: tiny)':35}Llama (here: SmolLM2)")
 for role in [*gpt, *(role for role in llama if role not in gpt)]:
     (ours, shape), (theirs, size) = gpt.get(role, ("–", "")), llama.get(role, ("–", ""))
-    print(f"{role:24}{ours:25}{shape:13}{theirs:34}{size}")
+    print(f"{role:23}{ours:24}{shape:11}{theirs:33}{size}")
 
 # %% id="check-real"
 assert set(gpt) - set(llama) == {"position embedding", "q, k and v projections"}
@@ -403,8 +411,9 @@ k = (real["blocks.0.ln1"][0] @ Wk.T).view(len(ids), 3, 64).transpose(0, 1)  # (H
 theirs = real["blocks.0.attn.k"][0]
 print("q", tuple(real["blocks.0.attn.q"][0].shape), "  k", tuple(theirs.shape))
 for t in range(len(ids)):
-    difference, lengths = (k[:, t] - theirs[:, t]).abs().max(), theirs[:, t].norm() / k[:, t].norm()
-    print(f"position {t}: largest difference {difference:.2f}; the trace's is {lengths:.3f} times as long")
+    ours, seen = k[:, t], theirs[:, t]
+    difference, ratio = (ours - seen).abs().max(), seen.norm() / ours.norm()
+    print(f"position {t}: off by up to {difference:.2f}; the trace's is {ratio:.3f} times as long")
 
 # %% id="check-llama"
 assert torch.allclose(k[:, 0], theirs[:, 0], atol=1e-3)
@@ -428,14 +437,13 @@ guess = None  # in percent, for tiny
 
 # %% id="share"
 def n_bytes(run, *endings):
-    return sum(tensor.numel() * tensor.element_size() for name, tensor in run.items() if name.endswith(endings))
+    return sum(tensor.nbytes for name, tensor in run.items() if name.endswith(endings))
 
 
 for name, run in (("tiny", named), ("SmolLM2", real)):
     T, kv, everything = run["embed"].shape[1], n_bytes(run, "attn.k", "attn.v"), n_bytes(run, "")
-    print(
-        f"{name:8} {T} tokens: {everything / 1e6:.2f} MB of activations, {kv / 1e6:.2f} MB of them K and V: {kv / everything:.0%}"
-    )
+    of_these = f"{kv / 1e6:.2f} MB of them K and V: {kv / everything:.0%}"
+    print(f"{name:8} {T} tokens: {everything / 1e6:.2f} MB of activations, {of_these}")
     config = (tiny if run is named else smollm2).config
     assert kv == T * 2 * config.n_layer * config.n_kv_head * config.head_size * 4
 
@@ -456,10 +464,14 @@ for name, run in (("tiny", named), ("SmolLM2", real)):
 # %% id="measured" tags=["volatile"]
 print(f"{'model':9} {'parameters':>12} {'weights':>9} {'K and V':>15}   one pass")
 for name, model, text in (("tiny", tiny, prompt), ("SmolLM2", smollm2, ids)):
-    parameters, size = (sum(getattr(w, what) for w in inventory(model)) for what in ("parameters", "bytes"))
+    listed = inventory(model)
+    parameters, size = sum(w.parameters for w in listed), sum(w.bytes for w in listed)
     kv = n_bytes(trace(model, text), "attn.k", "attn.v") / len(text)
     took = timed(lambda model=model, text=text: model(torch.tensor([text])), runs=5)
-    print(f"{name:9} {parameters:12,} {size / 1e6:6.1f} MB {kv / 1e3:7.1f} kB/token   {took}")
+    sizes = f"{parameters:12,} {size / 1e6:6.1f} MB {kv / 1e3:7.1f} kB/token"
+    spread = f"({took.min_s * 1e3:.1f} to {took.max_s * 1e3:.1f})"
+    print(f"{name:9} {sizes}   {took.median_s * 1e3:.1f} ms {spread}")
+print(f"\nmedian of 5 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="next"
 # ## Next

@@ -25,13 +25,14 @@ import random
 import numpy as np
 import torch
 
-from kvcourse import GrowingCache, Meter, attend, causal_mask, decode_step, generate, greedy, load_model, prefill, timed, trace
+from kvcourse import GrowingCache, Meter, decode_step, generate, greedy, load_model, prefill, trace
 from kvcourse.config import kv_bytes_per_token
 from kvcourse.viz import plot_counts, plot_passes, plot_reach, plot_seconds
 
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 
-tiny = load_model("tiny", dtype=torch.float64)  # four layers, 64 bits: rounding cannot hide a difference
+# Four layers, 64 bits: rounding cannot hide a difference
+tiny = load_model("tiny", dtype=torch.float64)
 smollm2 = load_model("smollm2")  # the real one: thirty layers, 32 bits
 
 # %% [markdown] id="ask-loop"
@@ -47,7 +48,7 @@ def recompute(model, prompt, new):
     ids, costs = list(prompt), []
     for _ in range(new):
         with Meter() as meter:
-            logits = model(torch.tensor([ids]), logits_to_keep=1)  # the head for the last position only
+            logits = model(torch.tensor([ids]), logits_to_keep=1)  # the last position's only
         costs.append(meter.cost)
         ids.append(greedy(logits[0, -1]))
     return ids, costs
@@ -65,7 +66,8 @@ prompt = tiny.tokenizer.encode("where is the key")
 ids, plain = recompute(tiny, prompt, 3)
 for number, cost in enumerate(plain, 1):
     read = "ABCDEFG"[: cost.tokens]
-    print(f"pass {number}: {cost.tokens} tokens went through the model: {' '.join(read):11} → {'ABCDEFG'[cost.tokens]}")
+    written = "ABCDEFG"[cost.tokens]
+    print(f"pass {number}: {cost.tokens} tokens in the model: {' '.join(read):11} → {written}")
 
 # %% id="check-letters"
 package = generate(tiny, prompt, max_new_tokens=3, cache=None)  # the package's plain loop
@@ -145,7 +147,8 @@ assert kept_ids == ids
 print("pass  reads          K/V rows  new  again")
 for number, (cost, needed) in enumerate(zip(plain, kept, strict=True), 1):
     text = " ".join("ABCDEF"[: cost.tokens])
-    print(f"{number:4}  {text:13}  {cost.kv_rows:8}  {needed.kv_rows:3}  {cost.kv_rows - needed.kv_rows:5}")
+    again = cost.kv_rows - needed.kv_rows
+    print(f"{number:4}  {text:13}  {cost.kv_rows:8}  {needed.kv_rows:3}  {again:5}")
 new = sum(cost.kv_rows for cost in kept)
 print(f"{'all':>4}  {'':13}  {computed:8}  {new:3}  {computed - new:5}")
 
@@ -158,7 +161,7 @@ assert (computed, new, computed - new) == (60, 24, 36)
 # The same as a picture, for one layer. The number in a box says how often that row has been computed by then.
 
 # %% id="passes"
-ends = np.cumsum([cost.tokens for cost in kept])  # what has gone through after each pass, by the meter
+ends = np.cumsum([cost.tokens for cost in kept])  # what has gone through after each pass
 read = {
     "nothing kept": [range(cost.tokens) for cost in plain],
     "rows kept": [range(end - cost.tokens, end) for end, cost in zip(ends, kept, strict=True)],
@@ -223,6 +226,9 @@ assert np.array_equal(kept_total, 64 + m - 1)
 # **Change one thing.** In a cell of your own, run `recompute(tiny, start[:4], 128)` and fit its counts. Which of the two numbers
 # stays as it is, and what does the other one become?
 
+# %% [markdown] id="growth-text"
+# Both counts as a picture, for one pass and for all passes so far:
+
 # %% id="growth"
 rows = [np.cumsum([cost.kv_rows for cost in costs]) for costs in (plain_costs, kept_costs)]
 places = m[7::8]  # every eighth
@@ -256,7 +262,8 @@ guess = {"256 + 8": None, "64 + 16": None, "4 + 128": None}  # per cent of the K
 print("prompt + new  K/V rows  of these again   multiply-adds saved")
 for n, new in ((256, 8), (64, 16), (4, 128)):
     ids_n = (start * 4)[:n]
-    without, with_rows = (generate(tiny, ids_n, max_new_tokens=new, cache=kind).cost for kind in (None, "growing"))
+    without = generate(tiny, ids_n, max_new_tokens=new, cache=None).cost
+    with_rows = generate(tiny, ids_n, max_new_tokens=new, cache="growing").cost
     again = 1 - with_rows.kv_rows / without.kv_rows
     saved = 1 - with_rows.macs / without.macs
     print(f"{n:6} + {new:3}  {without.kv_rows:8,}  {again:14.1%}   {saved:19.1%}")
@@ -273,9 +280,12 @@ for n, new in ((256, 8), (64, 16), (4, 128)):
 # depending on how many tokens it reads. In plain generation this is the time for **one** new token.
 
 # %% id="time" tags=["volatile"]
+from kvcourse import timed
+
 text = smollm2.tokenizer.encode("A model reads everything again for every new word. " * 16)[:128]
 lengths = [1, 16, 32, 64, 96, 128]
-times = [timed(lambda n=n: smollm2(torch.tensor([text[:n]]), logits_to_keep=1), runs=3) for n in lengths]
+starts = [torch.tensor([text[:n]]) for n in lengths]
+times = [timed(lambda ids=ids: smollm2(ids, logits_to_keep=1), runs=3) for ids in starts]
 plot_seconds(
     lengths,
     [t.min_s for t in times],
@@ -379,8 +389,8 @@ print(f"{compared:,} numbers compared, {different} of them different")
 assert different == 0 and compared > 100_000
 
 # %% [markdown] id="ask-real"
-# And the real model: another family, rotary positions, thirty layers, 32 bits. Thirteen tokens; each is exchanged in turn. Do 32
-# bits suffice for "bit for bit"?
+# And the real model: another family, positions made in another way (lesson 08), thirty layers, 32 bits. Thirteen tokens; each is
+# exchanged in turn. Do 32 bits suffice for "bit for bit"?
 
 # %% id="guess-real"
 guess = None
@@ -405,8 +415,8 @@ assert real.any(dim=0)[~before].all()  # the exchanges did something: every late
 # %% [markdown] id="ask-mask"
 # ## Where it is not allowed
 #
-# What makes it so? One part of the model only: the causal mask (lesson 02). Take it away, as in an encoder like BERT, and exchange
-# the **last** token again. Which is the first layer in which an earlier row changes?
+# What makes it so? One part of the model only: the causal mask (lesson 02). Take it away, as in an encoder (a model that reads a
+# finished text, such as BERT), and exchange the **last** token again. Which is the first layer in which an earlier row changes?
 
 # %% id="guess-mask"
 guess = None  # 0, 1, 2 or 3?
@@ -437,15 +447,18 @@ assert torch.equal(bare[0], torch.eye(7).bool()) and bare[1:].all()
 # one text and after "ben" in another?
 
 # %% id="guess-trap"
-guess = {"ana, twice in one text": None, "is, after ana and after ben": None}  # layers in which the rows are equal
+# Layers in which the rows are equal:
+guess = {"ana, twice in one text": None, "is, after ana and after ben": None}
 
 # %% id="run-trap"
-twice = trace(tiny, tiny.tokenizer.encode("ana is in the garden . where is ana"))  # ana stands at 0 and at 8
-ben = trace(tiny, tiny.tokenizer.encode("ben is in the garden . where is ana"))
+encode = tiny.tokenizer.encode
+twice = trace(tiny, encode("ana is in the garden . where is ana"))  # ana stands at 0 and at 8
+ben = trace(tiny, encode("ben is in the garden . where is ana"))
 for layer in range(4):
     k, other = twice[f"blocks.{layer}.attn.k"][0], ben[f"blocks.{layer}.attn.k"][0]
     ana, verb = torch.equal(k[:, 0], k[:, 8]), torch.equal(k[:, 1], other[:, 1])
-    print(f"layer {layer}: ana and ana {'equal' if ana else 'differ'} · is and is {'equal' if verb else 'differ'}")
+    said = ["equal" if same else "differ" for same in (ana, verb)]
+    print(f"layer {layer}: ana and ana {said[0]} · is and is {said[1]}")
     assert not ana and verb == (layer == 0)
 
 # %% [markdown] id="explain-trap"
@@ -463,6 +476,8 @@ for layer in range(4):
 guess = {"q": None, "k": None, "v": None}  # True: the last token's result changes
 
 # %% id="run-q"
+from kvcourse import attend, causal_mask
+
 mask = causal_mask(torch.arange(7), torch.arange(7))
 for spoiled in "qkv":
     touched = False
@@ -471,7 +486,8 @@ for spoiled in "qkv":
         right = attend(*parts.values(), mask)[:, :, -1]
         parts[spoiled][:, :, :-1] = 7.0  # the six old rows become nonsense
         touched = touched or not torch.equal(attend(*parts.values(), mask)[:, :, -1], right)
-    print(f"old {spoiled} spoiled: the last token's result {'changes' if touched else 'stays the same'}")
+    what = "changes" if touched else "stays the same"
+    print(f"old {spoiled} spoiled: the last token's result {what}")
     assert touched == (spoiled in "kv")
 
 # %% [markdown] id="explain-q"
@@ -486,7 +502,8 @@ for spoiled in "qkv":
 # that is asked for: from everything that follows it, or only when the question comes, or only before the answer.
 
 # %% id="guess-forget"
-guess = {"from the start": None, "before the question": None, "before the answer": None}  # right answers, in percent
+# Right answers, in percent:
+guess = {"from the start": None, "before the question": None, "before the answer": None}
 
 # %% id="run-forget"
 from kvcourse.recall import held_out, measure_recall
@@ -494,7 +511,8 @@ from kvcourse.recall import held_out, measure_recall
 exam = held_out(n_facts=8, count=20)  # conversations that it was not trained on
 found = {hide: measure_recall(tiny, exam, hide) for hide in (None, *guess)}
 for hide, recall in found.items():
-    print(f"{'hidden ' + hide if hide else 'all rows there':26} {recall.right:3} of {recall.asked} right, {recall.share:.0%}")
+    rows_are = f"hidden {hide}" if hide else "all rows there"
+    print(f"{rows_are:26} {recall.right:3} of {recall.asked} right, {recall.share:.0%}")
 
 # %% id="check-forget"
 chance = found[None].chance
@@ -523,7 +541,8 @@ print(f"a guess would get {chance:.0%}")
 
 # %% id="bytes"
 per_token = kv_bytes_per_token(smollm2.config)  # K and V, 3 heads of 64 numbers, 4 bytes, 30 layers
-print(f"SmolLM2: {per_token:,} bytes a token, {per_token * 8192 / 1e6:.0f} MB for its whole context of 8,192")
+whole = per_token * 8192 / 1e6
+print(f"SmolLM2: {per_token:,} bytes a token, {whole:.0f} MB for its whole context of 8,192")
 assert per_token == 2 * 3 * 64 * 4 * 30
 
 # %% [markdown] id="closing"
@@ -540,7 +559,8 @@ print(f"tokens, 64 + 128 {plain_total[127]:28,} {kept_total[127]:11,}")
 print(f"K/V rows, 64 + 128, four layers {rows[0][-1]:13,} {rows[1][-1]:11,}")
 print(f"\none pass of SmolLM2, milliseconds ({times[0].device})")
 for n, took in zip(lengths, times, strict=True):
-    print(f"reads {n:3} tokens {took.median_s * 1e3:29.0f}   ({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})")
+    spread = f"({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})"
+    print(f"reads {n:3} tokens {took.median_s * 1e3:29.0f}   {spread}")
 
 # %% [markdown] id="next"
 # **Your turn:** exercise 05, `05_wasted_work.ipynb` in your `work/` folder: count the rows of any run, find the ones that two texts

@@ -44,7 +44,8 @@ print(f"{plain.cost.tokens:,} tokens went through the model; {len(prompt) + 15} 
 # returned.
 
 # %% id="guess-keep"
-guess = {"q": None, "k": None, "v": None, "scores": None, "mlp_out": None}  # True: later tokens need it
+# True: later tokens need it.
+guess = {"q": None, "k": None, "v": None, "scores": None, "mlp_out": None}
 
 # %% [markdown] id="ask-change"
 # First: is it true that old results stay valid? Two runs over seven tokens, and in the second the last token is another one.
@@ -56,7 +57,8 @@ other = ids[:6] + tiny.tokenizer.encode("market")
 
 one, two = trace(tiny, ids), trace(tiny, other)
 for name in ("q", "k", "v", "scores"):
-    pairs = [(one[f"blocks.{b}.attn.{name}"], two[f"blocks.{b}.attn.{name}"]) for b in range(tiny.config.n_layer)]
+    inside = [f"blocks.{b}.attn.{name}" for b in range(tiny.config.n_layer)]
+    pairs = [(one[place], two[place]) for place in inside]
     same = all(torch.equal(x[:, :, :6, :6], y[:, :, :6, :6]) for x, y in pairs)
     print(f"{name:6} the first six positions are untouched in every block: {same}")
     assert same
@@ -114,7 +116,8 @@ class FirstCache:
     def append(self, layer, k, v):
         if layer in self.rows:
             old_k, old_v = self.rows[layer]
-            k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)  # (B, H, length + T, D)
+            k = torch.cat((old_k, k), dim=2)  # (B, H, length + T, D)
+            v = torch.cat((old_v, v), dim=2)
         self.rows[layer] = (k, v)
         return k, v
 
@@ -133,14 +136,16 @@ guess = None  # lines of attention that change
 # %% id="two-forwards"
 def forward(attn, x, mask):
     B, T, C = x.shape
-    q, k, v = attn.c_attn(x).view(B, T, 3, attn.n_head, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, D) each
+    # (B, H, T, D) each
+    q, k, v = attn.c_attn(x).view(B, T, 3, attn.n_head, -1).permute(2, 0, 3, 1, 4)
     z = attend(q, k, v, mask)  # (B, H, T, D)
     return attn.c_proj(z.transpose(1, 2).reshape(B, T, C))
 
 
 def forward_with_cache(attn, x, mask, cache):
     B, T, C = x.shape
-    q, k, v = attn.c_attn(x).view(B, T, 3, attn.n_head, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, D) each
+    # (B, H, T, D) each
+    q, k, v = attn.c_attn(x).view(B, T, 3, attn.n_head, -1).permute(2, 0, 3, 1, 4)
     k, v = cache.append(attn.layer, k, v)  # (B, H, S, D): the past and these
     z = attend(q, k, v, mask)  # (B, H, T, D)
     return attn.c_proj(z.transpose(1, 2).reshape(B, T, C))
@@ -158,7 +163,8 @@ show_diff(forward, forward_with_cache)
 attn = tiny.transformer.h[0].attn
 x = torch.randn(1, 7, tiny.config.n_embd, dtype=torch.float64)
 slots = torch.arange(7)
-whole = attn(x, Plan(slots, slots, causal_mask(slots, slots)), None)  # the package's, without a cache
+plan = Plan(slots, slots, causal_mask(slots, slots))
+whole = attn(x, plan, None)  # the package's, without a cache
 
 cache = FirstCache()
 first = forward_with_cache(attn, x[:, :4], causal_mask(slots[:4], slots[:4]), cache)
@@ -210,7 +216,7 @@ assert torch.equal(plan.mask, mask)
 
 # %% id="largest-difference"
 def largest_difference(model, ids, cuts, cache):
-    """Feed ids in calls of the given sizes; compare all logits with those of one pass without a cache."""
+    """Feed ids in calls of these sizes; compare with the logits of one pass without a cache."""
     tokens = torch.tensor([ids])
     with torch.no_grad():
         whole = model(tokens)
@@ -252,7 +258,8 @@ print("uneven calls: equal")
 # %% id="proof-real"
 real = smollm2.tokenizer.encode("The capital of France is Paris, and the capital of Italy is")
 m = len(real)
-for name, cuts in {"one call": [m], "ones": [1] * m, "fours": [4] * 3 + [m - 12], "uneven": [6, 1, 2, m - 9]}.items():
+ways = {"one call": [m], "ones": [1] * m, "fours": [4] * 3 + [m - 12]}
+for name, cuts in (ways | {"uneven": [6, 1, 2, m - 9]}).items():
     assert largest_difference(smollm2, real, cuts, GrowingCache()) < 1e-3, name
     print(f"SmolLM2, {name}: equal within 0.001")
 print(f"for scale, the largest logit: {smollm2(torch.tensor([real])).max().item():.0f}")
@@ -278,11 +285,12 @@ print("after a reset: equal")
 class TopLeft(GrowingCache):
     def plan(self, T):
         right = super().plan(T)
-        rows = torch.arange(T)[:, None]
-        return Plan(right.query_positions, right.key_positions, right.key_positions <= rows if T > 1 else None)
+        mask = right.key_positions <= torch.arange(T)[:, None] if T > 1 else None
+        return Plan(right.query_positions, right.key_positions, mask)
 
 
-for name, cuts in {"one call": [n], "ones": [1] * n, "fours": fours, "uneven": [5, 1, 1, 3, n - 10]}.items():
+ways = {"one call": [n], "ones": [1] * n, "fours": fours, "uneven": [5, 1, 1, 3, n - 10]}
+for name, cuts in ways.items():
     print(f"{name:9} largest difference {largest_difference(tiny, text, cuts, TopLeft()):.1f}")
 
 # %% [markdown] id="explain-break"
@@ -312,7 +320,8 @@ guess = None
 # %% id="counted"
 cached = generate(smollm2, prompt, max_new_tokens=16, cache="growing")
 for name, cost in (("without", plain.cost), ("with", cached.cost)):
-    print(f"{name:7} {cost.tokens:6,} tokens {cost.kv_rows:7,} K/V rows {cost.macs / 1e9:6.1f} billion multiply-adds")
+    work = f"{cost.macs / 1e9:6.1f} billion multiply-adds"
+    print(f"{name:7} {cost.tokens:6,} tokens {cost.kv_rows:7,} K/V rows {work}")
 assert plain.cost.tokens == sum(range(64, 80)) == 1144
 assert cached.cost.tokens == 64 + 15
 assert cached.tokens == plain.tokens
@@ -396,9 +405,14 @@ show_source(type(attn).forward)
 # %% id="measured" tags=["volatile"]
 from kvcourse import timed
 
+
+def sixteen(kind):
+    generate(smollm2, prompt, max_new_tokens=16, cache=kind)
+
+
 print(f"{'16 tokens after 64':20} {'tokens':>6} {'K/V rows':>9}  time on this machine")
 for name, out, kind in (("without a cache", plain, None), ("with GrowingCache", cached, "growing")):
-    took = timed(lambda kind=kind: generate(smollm2, prompt, max_new_tokens=16, cache=kind), runs=3, warmup=0)
+    took = timed(lambda kind=kind: sixteen(kind), runs=3, warmup=0)
     print(f"{name:20} {out.cost.tokens:6,} {out.cost.kv_rows:9,}  {took}")
 
 # %% [markdown] id="next"

@@ -24,7 +24,7 @@ import time
 
 import torch
 
-from kvcourse import GrowingCache, Meter, PreallocatedCache, decode_step, generate, load_model, prefill, timed
+from kvcourse import GrowingCache, Meter, PreallocatedCache, generate, load_model
 from kvcourse.caches.base import KeysValues
 from kvcourse.caches.full import FullCache
 from kvcourse.config import kv_bytes_per_token
@@ -48,7 +48,7 @@ guess = [None, None, None, None, None]
 
 # %% id="fill"
 def fill(cache, tokens, H_kv=3, D=64):
-    """Append random rows of SmolLM2's shape to one layer, one token at a time; the bytes copied by each step."""
+    """Append random rows of SmolLM2's shape to one layer, token by token: bytes copied by each."""
     copied = []
     for _ in range(tokens):
         with Meter() as meter:
@@ -72,9 +72,8 @@ guess = None  # MB
 # %% id="thousand"
 cache = GrowingCache()
 growing = fill(cache, 1000)
-print(
-    f"one layer: {sum(growing) // row_bytes:,} rows copied, {sum(growing) / 1e6:,.0f} MB, to hold {cache.nbytes / 1e6:.1f} MB"
-)
+rows, held = sum(growing) // row_bytes, cache.nbytes / 1e6
+print(f"one layer: {rows:,} rows copied, {sum(growing) / 1e6:,.0f} MB, to hold {held:.1f} MB")
 print(f"thirty layers: {30 * sum(growing) / 1e9:.1f} GB, to hold {30 * cache.nbytes / 1e6:.0f} MB")
 assert sum(growing) == row_bytes * 1000 * 999 // 2
 assert cache.nbytes == row_bytes * 1000
@@ -132,7 +131,8 @@ class FixedCache(FullCache):
 
     def _write(self, layer, k, v):
         if layer not in self.buffers:  # (B, H_kv, capacity, D), once
-            self.buffers[layer] = [torch.zeros(*k.shape[:2], self.room, k.shape[3], dtype=k.dtype) for _ in "kv"]
+            shape = *k.shape[:2], self.room, k.shape[3]
+            self.buffers[layer] = [torch.zeros(shape, dtype=k.dtype) for _ in "kv"]
         start, stop = self.length, self.length + k.shape[2]
         for buffer, new in zip(self.buffers[layer], (k, v), strict=True):
             buffer[:, :, start:stop] = new
@@ -142,7 +142,7 @@ class FixedCache(FullCache):
         return KeysValues(*self.buffers[layer]) if layer in self.buffers else None
 
     def _copy_rows(self, other):  # a fork gets shelves of its own
-        other.buffers = {layer: [buffer.clone() for buffer in pair] for layer, pair in self.buffers.items()}
+        other.buffers = {n: [x.clone() for x in pair] for n, pair in self.buffers.items()}
 
     def _forget_after(self, length):
         pass  # see below
@@ -159,7 +159,8 @@ show_diff(GrowingCache._write, FixedCache._write)
 # %% id="logits-in-calls"
 def in_calls(model, ids, cuts, cache):
     """Logits of all positions, fed in calls of the given sizes."""
-    return torch.cat([model(part, cache=cache) for part in torch.tensor([ids]).split(cuts, dim=1)], dim=1)
+    parts = torch.tensor([ids]).split(cuts, dim=1)
+    return torch.cat([model(part, cache=cache) for part in parts], dim=1)
 
 
 def largest_difference(model, ids, cuts, cache):
@@ -173,7 +174,8 @@ CUTS = {"ones": [1] * n, "fours": [4] * (n // 4) + [n % 4] * (n % 4 > 0), "one p
 # %% id="proof"
 for name, cuts in CUTS.items():
     assert largest_difference(tiny, text, cuts, FixedCache(n)) < 1e-9
-    ours, theirs = in_calls(tiny, text, cuts, FixedCache(n)), in_calls(tiny, text, cuts, PreallocatedCache(n))
+    ours = in_calls(tiny, text, cuts, FixedCache(n))
+    theirs = in_calls(tiny, text, cuts, PreallocatedCache(n))
     assert torch.equal(ours, theirs)
     print(f"{name:8} equal to the model without a cache, and bit for bit to PreallocatedCache")
 
@@ -218,7 +220,8 @@ plot_copied(
 # somebody. First: hand out the buffer, all of it.
 
 # %% id="guess-whole"
-guess = {"ones": None, "one pass": None}  # which cut notices, when the buffer is exactly as long as the text?
+# Which cut notices, when the buffer is exactly as long as the text?
+guess = {"ones": None, "one pass": None}
 
 
 # %% id="whole-buffer"
@@ -229,7 +232,8 @@ class WholeBuffer(FixedCache):
 
 
 for name in ("one pass", "ones"):
-    print(f"{name:8} largest difference {largest_difference(tiny, text, CUTS[name], WholeBuffer(n)):.1f}")
+    difference = largest_difference(tiny, text, CUTS[name], WholeBuffer(n))
+    print(f"{name:8} largest difference {difference:.1f}")
 
 # %% [markdown] id="explain-whole"
 # One pass leaves no slot empty here. In passes of four the mask is narrower than the buffer, and torch complains. One token
@@ -257,7 +261,8 @@ class NoLimit(FixedCache):
     capacity = None
 
 
-print(f"without a check: largest difference {largest_difference(tiny, text[:12], [1] * 12, NoLimit(8)):.1f}, no error")
+difference = largest_difference(tiny, text[:12], [1] * 12, NoLimit(8))
+print(f"without a check: largest difference {difference:.1f}, no error")
 cache = FixedCache(8)
 in_calls(tiny, text[:8], [8], cache)
 before = cache.buffers[0][0].clone()
@@ -275,7 +280,8 @@ assert cache.length == 8 and torch.equal(cache.buffers[0][0], before)
 cache = FixedCache(n)
 in_calls(tiny, text, [n], cache)
 cache.truncate(3)
-print("length", cache.length, "· slots that hold something:", int((cache.buffers[0][0] != 0).any(dim=-1)[0, 0].sum()), "of", n)
+written = (cache.buffers[0][0] != 0).any(dim=-1)[0, 0].sum()
+print(f"length {cache.length} · slots that hold something: {written} of {n}")
 
 # %% [markdown] id="ask-stale"
 # Is that right? Then for every length: whatever comes next must get the logits that it would get in a new text.
@@ -311,7 +317,8 @@ for keep in (n, 3):
     cache = HighWater(n + 3)
     in_calls(tiny, text, [n], cache)
     cache.truncate(keep)
-    after, fresh = in_calls(tiny, other, [1] * 3, cache), tiny(torch.tensor([text[:keep] + other]))[:, keep:]
+    after = in_calls(tiny, other, [1] * 3, cache)
+    fresh = tiny(torch.tensor([text[:keep] + other]))[:, keep:]
     print(f"kept {keep:2} of {n}: largest difference {(after - fresh).abs().max():.1f}")
 
 # %% [markdown] id="crop"
@@ -373,7 +380,8 @@ for model, name, B, S in (
         model(torch.zeros(B, S, dtype=torch.int64), cache=cache)
     formula = 2 * c.n_layer * c.n_kv_head * c.head_size * size * B  # a slot in each of the B texts
     assert growing.nbytes == formula * S and fixed.nbytes == formula * 64
-    print(f"{name:8} B {B}  S {S}  {growing.nbytes:11,} bytes growing, {fixed.nbytes:11,} preallocated for 64")
+    sizes = f"{growing.nbytes:11,} bytes growing, {fixed.nbytes:11,} preallocated for 64"
+    print(f"{name:8} B {B}  S {S}  {sizes}")
 
 # %% [markdown] id="explain-formula"
 # The formula and what the caches really hold agree to the byte; the preallocated one takes S for its capacity. Its unused slots
@@ -410,7 +418,8 @@ from kvcourse.model_shapes import find_shape
 
 for texts in (8, 14, 15, 16):
     memory = price(find_shape("llama-3.1-8b"), 8192, texts, "float16")
-    print(f"{texts:2} texts: K and V {memory.kv_bytes / 2**30:5.2f} GiB, weights {memory.weight_bytes / 2**30:.2f} GiB")
+    kv, weights = memory.kv_bytes / 2**30, memory.weight_bytes / 2**30
+    print(f"{texts:2} texts: K and V {kv:5.2f} GiB, weights {weights:.2f} GiB")
 assert price(find_shape("llama-3.1-8b"), 8192).kv_bytes == 2 * 32 * 8 * 128 * 8192 * 2 == 2**30
 
 # %% [markdown] id="speed"
@@ -424,9 +433,9 @@ weight_bytes = sum(weight.nbytes for weight in smollm2.parameters())
 row = kv_bytes_per_token(smollm2.config)
 print(f"weights {weight_bytes / 1e6:.0f} MB, K and V {row / 1e3:.0f} kB for each token held")
 for held in (32, 512, 8192):
-    print(
-        f"a step after {held:5,} tokens reads {(weight_bytes + row * held) / 1e6:5.0f} MB, {row * held / weight_bytes:4.0%} on top"
-    )
+    kv_bytes = row * held
+    reads, on_top = (weight_bytes + kv_bytes) / 1e6, kv_bytes / weight_bytes
+    print(f"a step after {held:5,} tokens reads {reads:5.0f} MB, {on_top:4.0%} on top")
 
 # %% [markdown] id="ask-intensity"
 # Lesson 05 left a question: a pass over 128 tokens takes nowhere near 128 times as long as a pass over one. Both read the same
@@ -436,10 +445,10 @@ for held in (32, 512, 8192):
 for tokens in (1, 128):
     with Meter() as meter:
         smollm2(torch.zeros(1, tokens, dtype=torch.int64), cache=PreallocatedCache(128))
-    print(
-        f"{tokens:3} tokens: {meter.cost.macs / 1e6:7,.0f} million multiply-adds, {meter.cost.macs / weight_bytes:5.2f} a byte read"
-    )
-    assert (meter.cost.macs / weight_bytes < 1) == (tokens == 1)
+    macs = meter.cost.macs
+    a_byte = macs / weight_bytes
+    print(f"{tokens:3} tokens: {macs / 1e6:7,.0f} million multiply-adds, {a_byte:5.2f} a byte read")
+    assert (a_byte < 1) == (tokens == 1)
 
 # %% [markdown] id="explain-intensity"
 # Every weight is fetched once a pass, whatever its width, and used once for each token. With one token, a byte that arrives gives
@@ -461,10 +470,12 @@ def read_seconds(read, runs=5):
     return seconds[1:]
 
 
-array, one = torch.ones(1024, 64 * 1024), torch.ones(1, 1024)  # 256 MiB: more than a processor keeps at hand
+# 256 MiB: more than a processor keeps at hand
+array, one = torch.ones(1024, 64 * 1024), torch.ones(1, 1024)
 best = min((read_seconds(read) for read in (array.sum, lambda: one @ array)), key=statistics.median)
 bandwidth = [array.nbytes / seconds for seconds in (max(best), statistics.median(best), min(best))]
-print("memory was read at {:.1f} GB/s (from {:.1f} to {:.1f})".format(*(bandwidth[i] / 1e9 for i in (1, 0, 2))))
+low, middle, high = (speed / 1e9 for speed in bandwidth)
+print(f"memory was read at {middle:.1f} GB/s (from {low:.1f} to {high:.1f})")
 
 # %% [markdown] id="equal-first"
 # Equality before speed, at every length that will be timed. One long prompt goes through once. Then the cache is cut back, to 256
@@ -472,8 +483,11 @@ print("memory was read at {:.1f} GB/s (from {:.1f} to {:.1f})".format(*(bandwidt
 # a cache.
 
 # %% id="equal-at-lengths"
+from kvcourse import decode_step, prefill
+
 LENGTHS = [32, 64, 128, 256, 512]
-long = smollm2.tokenizer.encode("A model reads everything again for every new word, unless somebody keeps notes. " * 40)[:513]
+notes = "A model reads everything again for every new word, unless somebody keeps notes. "
+long = smollm2.tokenizer.encode(notes * 40)[:513]
 whole = smollm2(torch.tensor([long]))[0]
 caches = {"GrowingCache": GrowingCache(), "PreallocatedCache": PreallocatedCache(600)}
 costs = {name: {} for name in caches}
@@ -495,9 +509,8 @@ for length in LENGTHS:
     grown, fixed = (costs[name][length] for name in caches)
     assert grown.tokens == fixed.tokens == 1  # without a cache it would be length + 1
     assert grown.bytes_copied == row * length and fixed.bytes_copied == 0
-    print(
-        f"after {length:3} tokens: 1 goes through, not {length + 1:3}; copied {grown.bytes_copied / 1e6:4.1f} MB growing, 0 preallocated"
-    )
+    copied = f"{grown.bytes_copied / 1e6:4.1f} MB copied growing, 0 preallocated"
+    print(f"after {length:3} tokens: 1 goes through, not {length + 1:3}; {copied}")
 
 # %% [markdown] id="ask-speed"
 # And now the clock. For each length, one new token without a cache (the whole text goes through), and with both caches in turn. How
@@ -507,9 +520,9 @@ for length in LENGTHS:
 guess = {"cached": None, "without": None}  # times slower
 
 
-# %% id="time" tags=["volatile"]
+# %% id="steps-in-turn"
 def steps_in_turn(length, runs=7):
-    """Seconds of one step after `length` tokens with each cache: a step of one, a step of the other, and again."""
+    """Times of one step after `length` tokens, the two caches in turn."""
     seconds = {name: [] for name in caches}
     for cache in caches.values():
         cache.truncate(length)
@@ -518,13 +531,21 @@ def steps_in_turn(length, runs=7):
             start = time.perf_counter()
             decode_step(smollm2, long[length], cache)
             seconds[name].append(time.perf_counter() - start)
-    return {name: Timing(statistics.median(s[1:]), min(s[1:]), max(s[1:]), runs, device_name()) for name, s in seconds.items()}
+    timings = {}
+    for name, (_, *s) in seconds.items():  # without the first
+        timings[name] = Timing(statistics.median(s), min(s), max(s), runs, device_name())
+    return timings
 
+
+# %% id="time" tags=["volatile"]
+from kvcourse import timed
 
 for cache in caches.values():
     prefill(smollm2, long[cache.length : -1], cache)  # 512 tokens again
 both = [steps_in_turn(length) for length in reversed(LENGTHS)][::-1]
-times = {"without a cache": [timed(lambda s=s: smollm2(torch.tensor([long[:s]]), logits_to_keep=1), 2, 0) for s in LENGTHS]}
+starts = [torch.tensor([long[:length]]) for length in LENGTHS]
+alone = [timed(lambda ids=ids: smollm2(ids, logits_to_keep=1), 2, 0) for ids in starts]
+times = {"without a cache": alone}
 times |= {name: [taken[name] for taken in both] for name in caches}
 
 # %% id="times-table" tags=["volatile"]
@@ -533,7 +554,8 @@ for i, length in enumerate(LENGTHS):
     print(f"{length:6}", *(f"{taken[i].median_s * 1e3:20.0f}" for taken in times.values()))
 
 # %% id="speed-plot" tags=["volatile"]
-limits = [[speed / (weight_bytes + row * length) for length in LENGTHS] for speed in (bandwidth[0], bandwidth[2])]
+reads = [weight_bytes + row * length for length in LENGTHS]
+limits = [[speed / read for read in reads] for speed in (bandwidth[0], bandwidth[2])]
 plot_speed(
     LENGTHS,
     times,
@@ -569,7 +591,8 @@ cache = PreallocatedCache(64)
 prefill(smollm2, fox[:-1], cache)  # the last token is in no cache yet
 
 guesses = generate(first_layers(smollm2, 28), fox, max_new_tokens=4).tokens  # 28 of 30 layers
-chosen = smollm2(torch.tensor([fox[-1:] + guesses]), cache=cache)[0].argmax(-1).tolist()  # one pass, five choices
+logits = smollm2(torch.tensor([fox[-1:] + guesses]), cache=cache)[0]
+chosen = logits.argmax(-1).tolist()  # one pass, five choices
 for guessed, own in zip([*guesses, None], chosen, strict=True):
     said = "(no guess)" if guessed is None else repr(smollm2.tokenizer.decode([guessed]))
     print(f"guessed {said:14} the model's own choice {smollm2.tokenizer.decode([own])!r}")
@@ -584,7 +607,8 @@ guess = None  # how many
 agreed = next((i for i, guessed in enumerate(guesses) if guessed != chosen[i]), len(guesses))
 new = chosen[: agreed + 1]
 cache.truncate(len(fox) + agreed)  # wrong guesses go; the last new token has no row yet
-print(f"{agreed} guesses agree, so one pass gives {len(new)} tokens:", repr(smollm2.tokenizer.decode(new)))
+said = smollm2.tokenizer.decode(new)
+print(f"{agreed} guesses agree, so one pass gives {len(new)} tokens: {said!r}")
 assert new == generate(smollm2, fox, max_new_tokens=len(new)).tokens
 
 # %% [markdown] id="explain-agree"
@@ -600,7 +624,8 @@ for layers in (4, 20, 28, 30):
     out = speculate(smollm2, fox, draft=first_layers(smollm2, layers), max_new_tokens=16)
     assert out.tokens == plain.tokens  # token for token
     assert len(out.tokens) == out.accepted + out.passes  # every pass adds one of its own
-    print(f"{layers:6}  {out.drafted:7}  {out.accepted:8}  {out.passes:6}  {out.passes * 30 + out.drafted * layers:15}")
+    blocks = out.passes * 30 + out.drafted * layers
+    print(f"{layers:6}  {out.drafted:7}  {out.accepted:8}  {out.passes:6}  {blocks:15}")
 
 # %% [markdown] id="explain-speculate"
 # The same sixteen tokens each time. Fewer passes, as hoped. But count the blocks, of which one token needs thirty: no draft here
@@ -617,7 +642,8 @@ for layers in (1, 2, 3):
     out = speculate(tiny, text, draft=first_layers(tiny, layers), max_new_tokens=24)
     assert out.tokens == plain.tokens
     blocks = out.passes * 4 + out.drafted * layers
-    print(f"{layers} of 4 layers: {out.accepted} of {out.drafted} guesses accepted, {out.passes} passes, {blocks} blocks")
+    accepted = f"{out.accepted} of {out.drafted} guesses accepted"
+    print(f"{layers} of 4 layers: {accepted}, {out.passes} passes, {blocks} blocks")
 
 # %% [markdown] id="change-draft"
 # **Change one thing.** Pass `n_draft=1`, then 8. Which of the numbers of guesses is better for a poor draft, and which for a good

@@ -22,10 +22,10 @@
 import torch
 import torch.nn.functional as F
 
-from kvcourse import GrowingCache, Llama, QuantizedCache, SlidingCache, attend, causal_mask, load_model, trace
+from kvcourse import GrowingCache, Llama, QuantizedCache, SlidingCache, causal_mask, load_model
 from kvcourse.caches.base import Plan
 from kvcourse.config import LlamaConfig, kv_bytes_per_token
-from kvcourse.viz import plot_channels, plot_first_token, plot_losses, plot_memory_and_error, plot_ring, show_source
+from kvcourse.viz import plot_first_token, plot_losses, plot_ring, show_source
 
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 
@@ -38,7 +38,7 @@ config = smollm2.config
 # Lesson 07's formula: 2 · L · H_kv · D · S · bytes. A trained model fixes the layers L and the head size D. Three factors are
 # left: **H_kv**, the heads that have keys and values; **S**, the tokens that are kept; and the **bytes** of each number.
 #
-# One of the three can be made smaller on this model and hardly change a word. Which?
+# One of the three can be made smaller on this model with hardly a word changed. Which?
 
 # %% id="guess-lever"
 guess = None  # "heads", "tokens" or "bytes"
@@ -62,19 +62,24 @@ print([h // (H // H_kv) for h in range(H)])
 
 
 # %% id="expand"
+from kvcourse import attend
+
+
 def expand(kv, n_head):
     """(B, H_kv, S, D) -> (B, n_head, S, D): each K/V head once for each query head of its group."""
     n_kv_head = kv.shape[1]
     return kv[:, torch.arange(n_head) // (n_head // n_kv_head)]
 
 
-torch.manual_seed(8)
-q, k, v = torch.randn(1, 9, 4, 64), torch.randn(1, 3, 10, 64), torch.randn(1, 3, 10, 64)  # SmolLM2's heads
+torch.manual_seed(8)  # and SmolLM2's heads:
+q, k, v = torch.randn(1, 9, 4, 64), torch.randn(1, 3, 10, 64), torch.randn(1, 3, 10, 64)
 repeated = attend(q, expand(k, 9), expand(v, 9))
-shared = attend(q, k, v)  # the package's: three query heads stand as extra rows before their K/V head, which is read in place
+# The package's: three query heads stand as extra rows before their K/V head, read in place
+shared = attend(q, k, v)
 assert torch.allclose(shared, repeated, atol=1e-6)
 alternating = attend(q, k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1))  # 0 1 2 0 1 2 0 1 2
-print(f"neighbours share: equal · taking turns: off by {(alternating - repeated).abs().max():.0f} or so")
+off = (alternating - repeated).abs().max()
+print(f"neighbours share: equal · taking turns: off by {off:.0f} or so")
 
 # %% [markdown] id="ask-saved"
 # Equal, and nothing was repeated in memory, which would give away what was won. What is won? SmolLM2 has H = 9 and H_kv = 3.
@@ -95,15 +100,14 @@ from kvcourse.model_shapes import SHAPES
 
 for name in ("gpt2-xl", "llama-2-7b", "llama-3.1-8b", "llama-3.1-70b", "qwen2.5-7b", "gemma-2b"):
     shape = SHAPES[name]
-    alone = kv_bytes(shape, 4096, n_kv_head=shape.n_head)
-    print(
-        f"{name:14} H {shape.n_head:2}  H_kv {shape.n_kv_head:2}  {format_bytes(kv_bytes(shape, 4096)):>9}  instead of {format_bytes(alone)}"
-    )
+    ours, alone = (kv_bytes(shape, 4096, n_kv_head=n) for n in (shape.n_kv_head, shape.n_head))
+    heads = f"H {shape.n_head:2}  H_kv {shape.n_kv_head:2}"
+    print(f"{name:14} {heads}  {format_bytes(ours):>9}  instead of {format_bytes(alone)}")
 
 # %% [markdown] id="llama"
 # SmolLM2 is a **Llama**. Three of its parts differ from the GPT you built: norms that only scale (RMSNorm), an MLP with a gate
-# (SwiGLU), and positions that turn q and k (rotary) where a GPT adds a vector. Here is its attention; you know every line but
-# `rotate`.
+# (SwiGLU), and positions that turn q and k (rotary) where a GPT adds a vector. Here is its attention. New are `rotate` and its
+# `angles`; the branch for raw keys is explained below.
 
 # %% id="source-attention"
 from kvcourse.models.llama import Attention
@@ -112,7 +116,7 @@ show_source(Attention.forward)
 
 # %% [markdown] id="rope"
 # Position p turns a vector's pairs of numbers by angles that grow with p. The product of a turned q and a turned k then depends
-# on one thing only. Three pairs of positions; which two scores will be equal?
+# on one thing only. Three pairs, a query at 9 and a key at 2, 507 and 500, 9 and 5: which two scores will be equal?
 
 # %% id="guess-rope"
 guess = None
@@ -126,7 +130,8 @@ def turned(x, position):
 
 
 q, k = torch.randn(2, 1, 1, 1, 64, generator=torch.Generator().manual_seed(8))
-scores = {(p, s): (turned(q, p) * turned(k, s)).sum().item() for p, s in ((9, 2), (507, 500), (9, 5))}
+pairs = (9, 2), (507, 500), (9, 5)
+scores = {(p, s): (turned(q, p) * turned(k, s)).sum().item() for p, s in pairs}
 for (p, s), score in scores.items():
     print(f"query at {p:3}, key at {s:3}: score {score:6.2f}")
 assert abs(scores[9, 2] - scores[507, 500]) < 1e-3
@@ -149,7 +154,7 @@ slots, moments = [None] * 4, []
 for token in range(9):
     slots[token % 4] = token
     moments.append(list(slots))
-plot_ring(moments, [f"token {token}" for token in range(9)])
+plot_ring(moments, [f"after token {token}" for token in range(9)])
 
 # %% [markdown] id="ask-ring"
 # Token p lies in slot p mod 4. Slots are no longer in the order of the text; attention does not mind, it is a sum. The package's
@@ -189,7 +194,8 @@ for row in band(6, 3):
 # %% id="small"
 def small_llama(n_layer):
     torch.manual_seed(8)
-    model = Llama(LlamaConfig(vocab_size=97, context_length=64, n_layer=n_layer, n_head=6, n_kv_head=2, n_embd=48, n_inner=96))
+    sizes = {"vocab_size": 97, "context_length": 64, "n_embd": 48, "n_inner": 96}
+    model = Llama(LlamaConfig(n_layer=n_layer, n_head=6, n_kv_head=2, **sizes))
     for weight in model.parameters():
         weight.mul_(6 if weight.dim() == 2 else 1)  # large enough that a wrong row shows
     return model.double()
@@ -208,8 +214,9 @@ for W in (1, 4, 19, 20, 21):
     places = torch.arange(20)
     banded = small.compute(text, Plan(places, places, band(20, W)), None)  # no cache, another mask
     for sizes in ([20], [1] * 20, [4] * 5, [7, 1, 1, 9, 2]):
-        assert (in_passes(small, text, sizes, SlidingCache(W)) - banded).abs().max() < 1e-9, (W, sizes)
-    print(f"window {W:2}: one pass, ones, fours, uneven passes: equal to the band at every position")
+        difference = (in_passes(small, text, sizes, SlidingCache(W)) - banded).abs().max()
+        assert difference < 1e-9, (W, sizes)
+    print(f"window {W:2}: one pass, ones, fours, uneven: equal to the band at every position")
 
 # %% [markdown] id="explain-window"
 # Window 1 sees only itself, 20 and 21 see all of a 20-token text; an off-by-one would show at 19. Passes longer than the
@@ -230,7 +237,8 @@ for done in (16, 100, 2000):
     while cache.length < done:
         small(torch.randint(97, (1, 4)), cache=cache)
     print(f"after {cache.length:5,} tokens: {cache.nbytes:,} bytes")
-    assert cache.nbytes == 2 * 2 * 2 * 16 * 8 * 8  # K and V · layers · K/V heads · window · head size · bytes
+    # K and V · layers · K/V heads · window · head size · bytes
+    assert cache.nbytes == 2 * 2 * 2 * 16 * 8 * 8
 
 # %% [markdown] id="explain-constant"
 # The same to the byte, and the text has gone past the context, since no distance is ever larger than the window. There is a
@@ -245,26 +253,29 @@ cache.truncate(1990)
 # On the real model, with a text of our own. It states facts, and its last paragraph repeats three of them.
 
 # %% id="text"
-TEXT = """The lighthouse on Brannock Island was built in 1874 by two brothers, Tom and Elias Hale. Tom drew the plans and Elias \
-cut the stone. It took them three summers. The tower is thirty-one metres high and has one hundred and fifty-two steps, and for \
-most of its life a single keeper lived at the top of them.
+TEXT = """The lighthouse on Brannock Island was built in 1874 by two brothers, Tom and Elias \
+Hale. Tom drew the plans and Elias cut the stone. It took them three summers. The tower is \
+thirty-one metres high and has one hundred and fifty-two steps, and for most of its life a \
+single keeper lived at the top of them.
 
-The keeper had a simple day. In the morning he cleaned the glass, because salt from the sea made it grey. In the afternoon he \
-filled the lamp with oil, wound the clock that turned the lens, and wrote the weather in a book. At sunset he lit the lamp. The \
-light could be seen from twenty miles away, and every ship that came to the harbour knew it: two short flashes, then one long \
+The keeper had a simple day. In the morning he cleaned the glass, because salt from the sea made \
+it grey. In the afternoon he filled the lamp with oil, wound the clock that turned the lens, and \
+wrote the weather in a book. At sunset he lit the lamp. The light could be seen from twenty \
+miles away, and every ship that came to the harbour knew it: two short flashes, then one long \
 flash.
 
-Today the tower is a small museum. Visitors climb the one hundred and fifty-two steps, look at the old clock, and read what the \
-keepers wrote about the weather. A guide tells them who built the lighthouse on Brannock Island: two brothers, Tom and Elias \
-Hale. When it is dark, they wait outside for the light: two short flashes, then one long flash."""
+Today the tower is a small museum. Visitors climb the one hundred and fifty-two steps, look at \
+the old clock, and read what the keepers wrote about the weather. A guide tells them who built \
+the lighthouse on Brannock Island: two brothers, Tom and Elias Hale. When it is dark, they wait \
+outside for the light: two short flashes, then one long flash."""
 
 ids = smollm2.tokenizer.encode(TEXT)
 tokens = torch.tensor([ids])
 print(len(ids), "tokens")
 
 # %% [markdown] id="perplexity"
-# How good a model is at a text: the mean loss of its tokens, or e to that power, the **perplexity**. A perplexity of 17 means: as
-# unsure, on average, as between 17 equally likely tokens. We also compare the logits themselves with those of the full cache.
+# How good a model is at a text: the mean loss of its tokens, or e to that power, the **perplexity**. A perplexity of 20 means: as
+# unsure, on average, as between 20 equally likely tokens. We also compare the logits themselves with those of the full cache.
 
 
 # %% id="measure"
@@ -277,9 +288,10 @@ results, logits_of = {}, {}
 
 
 def measure(name, cache, size=1000):
-    """Read the text in passes of `size` tokens at most; note the bytes held for each token, the perplexity, and two errors."""
+    """Read the text, `size` tokens a pass; note bytes for each token, perplexity, two errors."""
     logits = torch.cat([smollm2(part, cache=cache) for part in tokens.split(size, dim=1)], dim=1)
-    error, same = (logits - exact).abs().mean().item(), (logits.argmax(-1) == exact.argmax(-1)).double().mean().item()
+    error = (logits - exact).abs().mean().item()
+    same = (logits.argmax(-1) == exact.argmax(-1)).double().mean().item()
     results[name] = (cache.nbytes / len(ids), losses_of(logits).mean().exp().item(), error, same)
     logits_of[name] = logits
     print(f"{name:26} perplexity {results[name][1]:5.1f}")
@@ -304,7 +316,8 @@ for W in (128, 64, 32):
 # first token leaves, a few more tokens leave, and near the end come the facts that are no longer held.
 
 # %% id="losses-window"
-facts = next(i for i in range(150, len(ids)) if smollm2.tokenizer.decode(ids[i:]).startswith(" museum"))
+decode = smollm2.tokenizer.decode
+facts = next(i for i in range(150, len(ids)) if decode(ids[i:]).startswith(" museum"))
 lines = {name: losses_of(logits_of[name]).tolist() for name in ("everything, 32 bits", "window 64")}
 plot_losses(lines, over=16, marks={"the first token leaves": 64, "facts are repeated": facts})
 
@@ -316,16 +329,19 @@ plot_losses(lines, over=16, marks={"the first token leaves": 64, "facts are repe
 # ## Why the first token matters
 #
 # `trace` gives the attention weights of a full pass. Tokens 64 to 127 look back; if they spread their attention evenly, the first
-# token would get about 1 %. Guess its share.
+# token would get about 1%. Guess its share.
 
 # %% id="guess-share"
 guess = None
 
 # %% id="first-token"
+from kvcourse import trace
+
 seen = trace(smollm2, ids[:128])
-patterns = [seen[f"blocks.{b}.attn.pattern"][0, :, 64:] for b in range(config.n_layer)]  # (H, 64, 128) each
+blocks = range(config.n_layer)
+patterns = [seen[f"blocks.{b}.attn.pattern"][0, :, 64:] for b in blocks]  # (H, 64, 128) each
 share = [pattern[:, :, 0].mean().item() for pattern in patterns]
-lengths = [seen[f"blocks.{b}.attn.v"][0].norm(dim=-1).mean(0) for b in range(config.n_layer)]  # (128,) each
+lengths = [seen[f"blocks.{b}.attn.v"][0].norm(dim=-1).mean(0) for b in blocks]  # (128,) each
 relative = [(length[0] / length[1:].median()).item() for length in lengths]
 plot_first_token(share, relative, evenly=1 / 96)
 
@@ -336,8 +352,9 @@ plot_first_token(share, relative, evenly=1 / 96)
 
 # %% id="sink-counted"
 late = range(12, config.n_layer)
-print(f"layers 12 to 29: {sum(share[b] for b in late) / len(late):.0%} of attention to the first token")
-assert sum(share[b] for b in late) / len(late) > 0.4
+first = sum(share[b] for b in late) / len(late)
+print(f"layers 12 to 29: {first:.0%} of attention to the first token")
+assert first > 0.4
 assert max(relative[b] for b in late) < 0.6
 
 # %% [markdown] id="explain-leaves"
@@ -348,9 +365,11 @@ assert max(relative[b] for b in late) < 0.6
 # %% id="ring-sinks"
 slots, moments = [None] * 6, []
 for token in range(10):
-    slots[token if token < 2 else 2 + (token - 2) % 4] = token  # two slots that stay, a ring of four
+    # Two slots that stay, a ring of four
+    slots[token if token < 2 else 2 + (token - 2) % 4] = token
     moments.append(list(slots))
-plot_ring(moments[5:], [f"token {token}" for token in range(5, 10)])
+titles = [f"after token {token}" for token in range(5, 10)]
+plot_ring(moments[5:], titles, before=moments[4])
 
 # %% [markdown] id="positions"
 # At which distance does token 10 see token 0? By places in the text it grows for ever, past what the model was trained for. So
@@ -368,7 +387,8 @@ for _ in range(10):
 plan = cache.plan(1)  # what token 10 will be told
 slots[2 + (10 - 2) % 4] = 10
 print("in slots 0 to 5: tokens", slots, "· at positions", plan.key_positions.tolist())
-assert [slots[slot] for slot in plan.key_positions.argsort()] == sorted(slots) and plan.query_positions.tolist() == [5]
+assert [slots[slot] for slot in plan.key_positions.argsort()] == sorted(slots)
+assert plan.query_positions.tolist() == [5]
 
 # %% [markdown] id="proof-sinks-text"
 # Is it right? First: every way of cutting gives the same. Second, an independent answer: throw the cache away, take the kept
@@ -379,18 +399,23 @@ assert [slots[slot] for slot in plan.key_positions.argsort()] == sorted(slots) a
 def from_scratch(model, tokens, i, window, sinks):
     """The last logits of a text made of the tokens that are kept when token i looks."""
     first = max(sinks, i + 1 - (window - sinks))
-    kept = torch.cat((tokens[:, :sinks], tokens[:, first : i + 1]), dim=1) if i >= sinks else tokens[:, : i + 1]
+    kept = tokens[:, : i + 1]
+    if i >= sinks:
+        kept = torch.cat((tokens[:, :sinks], tokens[:, first : i + 1]), dim=1)
     return model(kept)[:, -1]
 
 
 def distance(model, tokens, window, sinks):
-    cached = in_passes(model, tokens, [1] * tokens.shape[1], SlidingCache(window, sinks))
-    return max((cached[:, i] - from_scratch(model, tokens, i, window, sinks)).abs().max().item() for i in range(len(tokens[0])))
+    n = tokens.shape[1]
+    cached = in_passes(model, tokens, [1] * n, SlidingCache(window, sinks))
+    scratch = [from_scratch(model, tokens, i, window, sinks) for i in range(n)]
+    return (cached - torch.stack(scratch, dim=1)).abs().max().item()
 
 
 # %% id="proof-sinks"
 for sizes in ([20], [4] * 5, [7, 1, 1, 9, 2]):
-    difference = in_passes(small, text, sizes, SlidingCache(8, 2)) - in_passes(small, text, [1] * 20, SlidingCache(8, 2))
+    ones = in_passes(small, text, [1] * 20, SlidingCache(8, 2))
+    difference = in_passes(small, text, sizes, SlidingCache(8, 2)) - ones
     assert difference.abs().max() < 1e-9, sizes
 one_layer = distance(small_llama(1), text, window=8, sinks=2)
 assert one_layer < 1e-9
@@ -421,18 +446,19 @@ for W in (128, 64, 32):
     measure(f"window {W}, 4 sinks", SlidingCache(W, sinks=4))
 
 # %% id="losses-sinks"
-lines = {name: losses_of(logits_of[name]).tolist() for name in ("everything, 32 bits", "window 64", "window 64, 4 sinks")}
+names = "everything, 32 bits", "window 64", "window 64, 4 sinks"
+lines = {name: losses_of(logits_of[name]).tolist() for name in names}
 plot_losses(lines, over=16, marks={"the first token leaves": 64, "facts are repeated": facts})
 
 # %% [markdown] id="explain-sinks"
 # Four rows of 64 repair the middle of the text: the curve lies on that of the full cache, or close to it. At the end it parts from it.
-# What the last paragraph repeats has left the window, and a sink is no memory. Counted, before the museum and from there on:
+# What the last paragraph repeats has left the window, and a sink is no memory. The perplexity before the museum, and from there on:
 
 # %% id="two-parts"
 for name in lines:
     losses = losses_of(logits_of[name])
     before, after = losses[63 : facts - 1].mean().exp(), losses[facts - 1 :].mean().exp()
-    print(f"{name:20} perplexity {before:5.1f} in the middle, {after:5.1f} where facts are repeated")
+    print(f"{name:20} {before:5.1f} in the middle, {after:5.1f} where facts are repeated")
 
 # %% [markdown] id="far-text"
 # How far is this from recomputing the kept tokens from scratch, which would be far slower? A few places in the text, window 32:
@@ -440,7 +466,8 @@ for name in lines:
 # %% id="far"
 print("token   cache with sinks   kept tokens from scratch    mean difference of logits")
 for i in (80, 120, 160, 200):
-    scratch, cached = from_scratch(smollm2, tokens, i, 32, 4)[0], logits_of["window 32, 4 sinks"][0, i]
+    scratch = from_scratch(smollm2, tokens, i, 32, 4)[0]
+    cached = logits_of["window 32, 4 sinks"][0, i]
     words = [repr(smollm2.tokenizer.decode([int(row.argmax())])) for row in (cached, scratch)]
     print(f"{i:5}   {words[0]:16}   {words[1]:24}   {(cached - scratch).abs().mean():.1f}")
 
@@ -472,9 +499,10 @@ def to_codes(x, bits):
 x = torch.tensor([-0.70, 0.05, 0.31, -0.18, 1.55, 0.92, -0.44, 0.66])
 codes, low, step = to_codes(x, 4)
 back = low + step * codes
-print("numbers", [f"{n:5.2f}" for n in x.tolist()])
-print("codes  ", [f"{n:5}" for n in codes.tolist()], f"  low {low:.2f}, step {step:.2f}")
-print("back   ", [f"{n:5.2f}" for n in back.tolist()])
+print("numbers", " ".join(f"{n:5.2f}" for n in x.tolist()))
+print("codes  ", " ".join(f"{n:5}" for n in codes.tolist()))
+print("back   ", " ".join(f"{n:5.2f}" for n in back.tolist()))
+print(f"low {low:.2f}, step {step:.2f}")
 assert (back - x).abs().max() <= step / 2 + 1e-6
 
 # %% [markdown] id="explain-bits"
@@ -487,9 +515,11 @@ assert (back - x).abs().max() <= step / 2 + 1e-6
 from kvcourse.caches.quantized import dequantize, quantize
 
 packed = quantize(x.view(1, 1, 1, 8), low.view(1, 1, 1, 1), x.max().view(1, 1, 1, 1), bits=4)
-print("four bytes:", [f"{byte:08b}" for byte in packed.codes.flatten().tolist()], "· low half: even places")
+four = " ".join(f"{byte:08b}" for byte in packed.codes.flatten().tolist())
+print(f"four bytes: {four} · low half: even places")
 assert torch.allclose(dequantize(packed, 4).flatten(), back)
-assert packed.codes.nbytes == 4 and packed.nbytes == 4 + 2 * 4  # and low and step, in the model's own dtype
+assert packed.codes.nbytes == 4
+assert packed.nbytes == 4 + 2 * 4  # and low and step, in the model's own dtype
 
 # %% [markdown] id="outlier"
 # One large number makes the step large, for all that share it. So who should share a **scale**, that is, one low and one step?
@@ -507,7 +537,9 @@ def rounded(x, axis, bits=4):
     return low + step * ((x - low) / step).round()
 
 
-keys = torch.tensor([[0.2, -0.4, 9.1, 0.3], [0.1, 0.5, 8.7, -0.2], [-0.3, 0.2, 9.4, 0.4], [0.4, -0.1, 8.9, -0.5]])
+keys = torch.tensor(
+    [[0.2, -0.4, 9.1, 0.3], [0.1, 0.5, 8.7, -0.2], [-0.3, 0.2, 9.4, 0.4], [0.4, -0.1, 8.9, -0.5]]
+)
 for name, axis in (("token", 1), ("channel", 0)):
     error = (rounded(keys, axis) - keys).abs()
     small_ones = error[:, [0, 1, 3]].max().item()
@@ -517,6 +549,8 @@ for name, axis in (("token", 1), ("channel", 0)):
 # Real keys look like that. One K/V head of SmolLM2, layer 15, 48 tokens:
 
 # %% id="channels"
+from kvcourse.viz import plot_channels
+
 rows = {name: seen[f"blocks.15.attn.{name}"][0, 0, :48].numpy() for name in ("k", "v")}
 plot_channels({"keys, layer 15": rows["k"], "values, layer 15": rows["v"]})
 
@@ -532,7 +566,8 @@ guess = None  # values: "token" or "channel"?
 mask = causal_mask(torch.arange(128), torch.arange(128))
 totals = {}
 for b in late:
-    q, k, v, z = (seen[f"blocks.{b}.attn.{name}"] for name in ("q", "k", "v", "z"))  # z: what attention returned
+    # z: what attention returned
+    q, k, v, z = (seen[f"blocks.{b}.attn.{name}"] for name in ("q", "k", "v", "z"))
     for scale, rounds in (
         ("channel", lambda x: rounded(x.unflatten(2, (-1, 32)), axis=3).flatten(2, 3)),
         ("token", lambda x: rounded(x, axis=3)),
@@ -541,18 +576,16 @@ for b in late:
             ("keys", rounds(k) - k, attend(q, rounds(k), v, mask) - z),
             ("values", rounds(v) - v, attend(q, k, rounds(v), mask) - z),
         ):
-            before = totals.get((name, scale), (0, 0))
-            totals[name, scale] = (before[0] + moved.abs().mean() / len(late), before[1] + out.abs().mean() / len(late))
+            means = torch.stack([moved.abs().mean(), out.abs().mean()])
+            totals[name, scale] = totals.get((name, scale), 0) + means / len(late)
 
 # %% id="who-shares-table"
 print("4 bits, layers 12 to 29     numbers moved by   attention's result by")
 for (name, scale), (moved, out) in sorted(totals.items()):
     print(f"{name:6} one scale per {scale:7}   {moved:16.3f}   {out:21.3f}")
 assert totals["keys", "channel"][1] < totals["keys", "token"][1]
-assert (
-    totals["values", "token"][1] < totals["values", "channel"][1]
-    and totals["values", "token"][0] > totals["values", "channel"][0]
-)
+assert totals["values", "token"][1] < totals["values", "channel"][1]
+assert totals["values", "token"][0] > totals["values", "channel"][0]
 
 # %% [markdown] id="explain-values"
 # Keys: per channel, by a factor of three. Values are the surprise: per channel moves the numbers less and the *result* more. The
@@ -579,23 +612,25 @@ caches = {name: filled(sizes)[0] for name, sizes in cuts.items()}
 for name, cache in caches.items():
     same = torch.equal(cache.read(0, 0, 150).keys, caches["one pass"].read(0, 0, 150).keys)
     print(
-        f"{name:10}: {cache.packed} rows rounded, {cache.length - cache.packed} not, {cache.nbytes:,} bytes, same rows: {same}"
+        f"{name:10}: {cache.packed} rows rounded, {cache.length - cache.packed} not, "
+        f"{cache.nbytes:,} bytes, same rows: {same}"
     )
-    assert same and cache.packed == (150 - 32) // 32 * 32 and cache.nbytes == caches["one pass"].nbytes
+    assert same and cache.nbytes == caches["one pass"].nbytes
+    assert cache.packed == (150 - 32) // 32 * 32
 
 # %% [markdown] id="bound-text"
 # Equality first: with nothing rounded it must be the full cache; and with something rounded no number may be off by more than the
 # half step that the cache itself states.
 
 # %% id="bound"
-assert torch.equal(in_passes(small, text, [4] * 5, QuantizedCache(4)), in_passes(small, text, [4] * 5, GrowingCache()))
+full = in_passes(small, text, [4] * 5, GrowingCache())
+assert torch.equal(in_passes(small, text, [4] * 5, QuantizedCache(4)), full)
+print("20 tokens, none rounded: equal")
 
 cache, k = filled([150])
-error = (cache.read(0, 0, 96).keys - k[:, :, :96]).abs()
-assert (error <= cache.half_step(0).keys + 1e-6).all()
-print(
-    f"20 tokens, none rounded: equal · 96 rounded: off by {error.max():.2f} at most, half a step is up to {cache.half_step(0).keys.max():.2f}"
-)
+error, half_step = (cache.read(0, 0, 96).keys - k[:, :, :96]).abs(), cache.half_step(0).keys
+assert (error <= half_step + 1e-6).all()
+print(f"96 rounded: off by {error.max():.2f} at most, half a step is up to {half_step.max():.2f}")
 
 # %% [markdown] id="measure-bits-text"
 # Now the real model. Eight bits, four bits, and four bits without a residual. It reads in passes of 16, so each token sees a rounded
@@ -619,9 +654,10 @@ measure("int4, no residual", QuantizedCache(4, residual_tokens=0), 16)
 # %% id="table"
 full_bytes, full_perplexity, _, _ = results["everything, 32 bits"]
 assert full_bytes == kv_bytes_per_token(config)
-print(f"{'':22} {'bytes/token':>11} {'of full':>8} {'perplexity':>11} {'logits off by':>14} {'same choice':>12}")
+print(f"{'':22} bytes/token  of full  perplexity  logits off by  same choice")
 for name, (size, perplexity, error, same) in results.items():
-    print(f"{name:22} {size:11,.0f} {size / full_bytes:8.0%} {perplexity:11.1f} {error:14.2f} {same:12.0%}")
+    held = f"{size:11,.0f} {size / full_bytes:8.0%}"
+    print(f"{name:22} {held} {perplexity:11.1f} {error:14.2f} {same:12.0%}")
 
 
 # %% id="check-table"
@@ -631,21 +667,26 @@ def perplexity_of(name):
 
 for W in (128, 64, 32):
     assert perplexity_of(f"window {W}") > 1.3 * perplexity_of(f"window {W}, 4 sinks")
-    assert results[f"window {W}"][0] == results[f"window {W}, 4 sinks"][0] == full_bytes * W / len(ids)
+    held = full_bytes * W / len(ids)
+    assert results[f"window {W}"][0] == results[f"window {W}, 4 sinks"][0] == held
 for name in ("int8", "int4", "int4, no residual"):
     assert abs(perplexity_of(name) / full_perplexity - 1) < 0.03
-assert results["int8"][2] < results["int4"][2] < results["int4, no residual"][2] < results["window 128, 4 sinks"][2]
+names = "int8", "int4", "int4, no residual", "window 128, 4 sinks"
+errors = [results[name][2] for name in names]
+assert errors == sorted(errors)
 
 # %% [markdown] id="explain-share"
-# Four bits of 32 would be 13 %, and int4 holds 35 %. What is on top: a low and a step for each group, and the newest rows,
-# which are not rounded yet. In 243 tokens those weigh much; a whole context takes 18 %, 66 of 377 MB (last table of this
+# Four bits of 32 would be 13%, and int4 holds 35%. What is on top: a low and a step for each group, and the newest rows,
+# which are not rounded yet. In 243 tokens those weigh much; a whole context takes 18%, 66 of 377 MB (last table of this
 # lesson).
 
 # %% id="plot"
+from kvcourse.viz import plot_memory_and_error
+
 families = {
     "fewer bits": {name: results[name][:2] for name in ("int8", "int4", "int4, no residual")},
-    "window, 4 sinks": {str(W): results[f"window {W}, 4 sinks"][:2] for W in (128, 64, 32)},
-    "window": {str(W): results[f"window {W}"][:2] for W in (128, 64, 32)},
+    "window, 4 sinks": {f"window {W}": results[f"window {W}, 4 sinks"][:2] for W in (128, 64, 32)},
+    "window": {f"window {W}": results[f"window {W}"][:2] for W in (128, 64, 32)},
 }
 plot_memory_and_error(families, exact=results["everything, 32 bits"][:2])
 

@@ -22,7 +22,7 @@
 # %% id="imports"
 import torch
 
-from kvcourse import BlockPool, Meter, PagedCache, PagedPool, PreallocatedCache, Sampler, generate, load_model
+from kvcourse import BlockPool, Meter, PagedCache, PagedPool, generate, load_model
 from kvcourse.viz.block_plots import Slot, plot_block_sizes, plot_memory, slots_of
 
 tiny = load_model("tiny", dtype=torch.float64)  # 64 bits: rounding cannot hide a fault
@@ -48,7 +48,11 @@ guess = {"running": None, "slots written": None}
 
 # %% id="buffers"
 running = list(wanted)[: n_slots // longest]
-buffers = [Slot(name, "held" if slot < wanted[name] else "empty") for name in running for slot in range(longest)]
+buffers = [
+    Slot(name, "held" if slot < wanted[name] else "empty")
+    for name in running
+    for slot in range(longest)
+]
 written = sum(wanted[name] for name in running)
 print(f"running: {running}, waiting: {list(wanted)[len(running) :]}")
 print(f"written: {written} of {n_slots} slots; reserved and never used: {n_slots - written}")
@@ -84,16 +88,12 @@ print("free at the end:", free)
 guess = None  # slots
 
 # %% id="picture"
-plot_memory(
-    {
-        "Buffers of 16: three run": (buffers, longest),
-        "Blocks of 4: six run": (slots_of(tables, wanted, n_blocks=n_slots // P, block_tokens=P), P),
-    }
-)
+blocks = slots_of(tables, wanted, n_blocks=n_slots // P, block_tokens=P)
+plot_memory({"Buffers of 16: three run": (buffers, longest), "Blocks of 4: six run": (blocks, P)})
 
 # %% [markdown] id="explain-picture"
-# Green is held, dotted is reserved and empty. Each letter says whose the slot is, the small numbers count blocks. B's four
-# blocks lie wherever one was free.
+# Green is held, dotted is reserved and empty. Each letter says whose the slot is. B's four blocks
+# lie wherever one was free.
 
 # %% id="waste"
 wasted = {name: len(table) * P - wanted[name] for name, table in tables.items()}
@@ -142,7 +142,10 @@ print(f"block {block}, offset {offset}: place {block * P + offset}")
 # memory holds.
 
 # %% id="toy-write"
-sentences = {"one": "ana is in the garden with the key".split(), "two": "ben and his dog are at the market".split()}
+sentences = {
+    "one": "ana is in the garden with the key".split(),
+    "two": "ben and his dog are at the market".split(),
+}
 memory, free = ["."] * 24, list(range(6))
 books = {name: [] for name in sentences}
 for slot in range(8):
@@ -154,7 +157,8 @@ for slot in range(8):
 
 # %% id="toy-read"
 for block in range(6):
-    print(f"block {block}:  " + " ".join(f"{word:7}" for word in memory[block * P : (block + 1) * P]))
+    words = memory[block * P : (block + 1) * P]
+    print(f"block {block}:  " + " ".join(f"{word:7}" for word in words))
 for name, table in books.items():
     places = [table[slot // P] * P + slot % P for slot in range(8)]
     print(f"{name}: table {table} ->", " ".join(memory[place] for place in places))
@@ -203,7 +207,8 @@ pool = FirstPool(4)
 
 
 def show(what):
-    print(f"{what:32} counts {pool.counts}   free {[b for b, count in enumerate(pool.counts) if count == 0]}")
+    free = [block for block, count in enumerate(pool.counts) if count == 0]
+    print(f"{what:32} counts {pool.counts}   free {free}")
 
 
 x = pool.allocate(2)
@@ -251,13 +256,11 @@ print("after each of 1,000 steps: the same counts")
 
 # %% id="interleaved"
 pool = PagedPool(tiny, n_blocks=16, block_tokens=4)
-texts = [
-    tiny.tokenizer.encode(text)[:12]
-    for text in (
-        "ana is in the garden . the key is in the kitchen . where is ana ?",
-        "the key is in the garden . ana is in the kitchen . where is the key ?",
-    )
+told = [
+    "ana is in the garden . the key is in the kitchen . where is ana ?",
+    "the key is in the garden . ana is in the kitchen . where is the key ?",
 ]
+texts = [tiny.tokenizer.encode(text)[:12] for text in told]
 
 # %% id="in-turns"
 caches = [PagedCache(pool), PagedCache(pool)]
@@ -274,7 +277,8 @@ print("tables:", [cache.tables[0] for cache in caches])
 
 # %% id="largest-difference"
 def largest_difference(model, texts, cuts, pool):
-    """Feed texts in turns, in calls of the given sizes, from one pool; compare all logits with those without a cache."""
+    """Feed texts in turns, in calls of the given sizes, from one pool. How far all logits are from
+    those without a cache, and the tables."""
     caches = [PagedCache(pool) for _ in texts]
     parts = [torch.tensor([ids]).split(cuts, dim=1) for ids in texts]
     logits = [[] for _ in texts]
@@ -282,9 +286,10 @@ def largest_difference(model, texts, cuts, pool):
         for turn in zip(*parts, strict=True):
             for cache, part, got in zip(caches, turn, logits, strict=True):
                 got.append(model(part, cache=cache))
-        pairs = [(torch.cat(got, dim=1), model(torch.tensor([ids]))) for got, ids in zip(logits, texts, strict=True)]
-    print("  tables", [cache.tables[0] for cache in caches])
-    return max((paged - whole).abs().max().item() for paged, whole in pairs)
+        whole = [model(torch.tensor([ids])) for ids in texts]
+    pairs = zip(logits, whole, strict=True)
+    largest = max((torch.cat(got, dim=1) - right).abs().max().item() for got, right in pairs)
+    return largest, [cache.tables[0] for cache in caches]
 
 
 # %% id="used-pool"
@@ -297,21 +302,26 @@ def used_pool(model, n_blocks, block_tokens):
 
 
 # %% id="proof-tiny"
-for name, cuts in {"one call": [12], "ones": [1] * 12, "fours": [4] * 3, "uneven": [5, 1, 3, 3]}.items():
-    print(f"{name}:")
-    assert largest_difference(tiny, texts, cuts, used_pool(tiny, 16, 4)) < 1e-9
+ways = {"one call": [12], "ones": [1] * 12, "fours": [4] * 3, "uneven": [5, 1, 3, 3]}
+for name, cuts in ways.items():
+    difference, tables = largest_difference(tiny, texts, cuts, used_pool(tiny, 16, 4))
+    print(f"{name:9} tables {tables}")
+    assert difference < 1e-9
 print("the same logits, at every position, for every cut")
 
 # %% [markdown] id="proof-real-text"
 # And the real model, with its rotated keys and thirty layers, in 32 bits: within a thousandth of a logit.
 
 # %% id="proof-real"
-real = [smollm2.tokenizer.encode(text)[:12] for text in ("The capital of France is Paris, and the capital of Italy is Rome.",
-                                                         "Water boils at one hundred degrees, and it freezes at zero degrees.")]  # fmt: skip
-for name, cuts in {"one call": [12], "ones": [1] * 12, "fours": [4] * 3}.items():
-    print(f"SmolLM2, {name}:")
-    assert largest_difference(smollm2, real, cuts, used_pool(smollm2, 16, 4)) < 1e-3
-print("equal within 0.001")
+facts = (
+    "The capital of France is Paris, and the capital of Italy is Rome.",
+    "Water boils at one hundred degrees, and it freezes at zero degrees.",
+)
+real = [smollm2.tokenizer.encode(text)[:12] for text in facts]
+for name in ("one call", "ones", "fours"):
+    difference, _ = largest_difference(smollm2, real, ways[name], used_pool(smollm2, 16, 4))
+    assert difference < 1e-3
+    print(f"SmolLM2, {name}: equal within 0.001")
 
 # %% [markdown] id="break-table"
 # **Change one thing.** Exchange what two blocks hold, behind the back of the tables, and ask for the next token of the first text:
@@ -350,8 +360,14 @@ assert differences["two of its own"] < 1e-9 < 0.1 < differences["one of the othe
 guess = None  # share of the reserved memory that buffers of 256 would use
 
 # %% id="answers"
-questions = ["What is the capital of France?", "What is 2 plus 3?", "Write a sentence about snow.", "Is ice cold?"]
-prompts = [smollm2.tokenizer.encode_chat([{"role": "user", "content": question}]) for question in questions]
+questions = [
+    "What is the capital of France?",
+    "What is 2 plus 3?",
+    "Write a sentence about snow.",
+    "What is the opposite of cold?",
+]
+chats = [[{"role": "user", "content": question}] for question in questions]
+prompts = [smollm2.tokenizer.encode_chat(chat) for chat in chats]
 pool = PagedPool(smollm2, n_blocks=64)  # blocks of 16 tokens
 chats, stop = [PagedCache(pool) for _ in prompts], smollm2.tokenizer.stop_ids
 
@@ -359,31 +375,37 @@ chats, stop = [PagedCache(pool) for _ in prompts], smollm2.tokenizer.stop_ids
 for question, prompt, cache in zip(questions, prompts, chats, strict=True):
     out = generate(smollm2, prompt, max_new_tokens=60, cache=cache, stop_ids=stop)
     answer = smollm2.tokenizer.decode(out.tokens[:-1])
-    print(f"{cache.length:3} tokens · {question} · {answer if len(answer) < 60 else answer[:57] + '...'}")
+    shown = answer if len(answer) < 55 else answer[:52] + "..."
+    print(f"{cache.length:3} tokens · {question} · {shown}")
 
 # %% [markdown] id="buffer-text"
 # One of them once more with a buffer of 256, for the answer and for the bytes: counted, not computed.
 
 # %% id="one-buffer"
+from kvcourse import PreallocatedCache
+
 buffer = PreallocatedCache(256)
 same = generate(smollm2, prompts[-1], max_new_tokens=60, cache=buffer, stop_ids=stop)
 assert same.tokens == out.tokens
 token_bytes = pool.block_bytes // pool.block_tokens
 assert token_bytes == 2 * 30 * 3 * 64 * 4  # K and V, layers, heads, numbers in each, bytes of each
 assert buffer.nbytes == 256 * token_bytes
-print(f"a token: {token_bytes:,} bytes · a block of 16: {pool.block_bytes:,} · a buffer of 256: {buffer.nbytes:,}")
+print(f"a token: {token_bytes:,} bytes")
+print(f"a block of 16: {pool.block_bytes:,} · a buffer of 256: {buffer.nbytes:,}")
 
 # %% id="bytes-table"
 used = sum(cache.length for cache in chats) * token_bytes
 reserved = {"buffers": 4 * buffer.nbytes, "blocks": pool.used_bytes}
 print(f"{'':8} {'reserved':>12} {'used':>12} {'wasted':>12}   bytes")
 for name, total in reserved.items():
-    print(f"{name:8} {total:12,} {used:12,} {total - used:12,}   {(total - used) / total:.0%} wasted")
-assert pool.blocks.n_used == sum(-(-cache.length // 16) for cache in chats) == 15 == 64 * 4 // 17
-assert all(cache.nbytes - cache.length * token_bytes < pool.block_bytes for cache in chats)  # below one block each
+    wasted = total - used
+    print(f"{name:8} {total:12,} {used:12,} {wasted:12,}   {wasted / total:.0%} wasted")
+assert pool.blocks.n_used == sum(-(-cache.length // 16) for cache in chats) == 14 == 64 * 4 // 18
+for cache in chats:
+    assert cache.nbytes - cache.length * token_bytes < pool.block_bytes  # below one block each
 
 # %% [markdown] id="explain-bytes"
-# The memory of four buffers is that of 64 blocks. These four conversations needed 15; seventeen like them would fit. Nothing about
+# The memory of four buffers is that of 64 blocks. These four conversations needed 14; eighteen like them would fit. Nothing about
 # a single one became smaller: the same rows, the same bytes a token. What went away is the promise.
 
 # %% [markdown] id="full"
@@ -431,7 +453,8 @@ before = pool.used_bytes
 # %% id="branches"
 branches = {"a": first, "b": first.fork(), "c": first.fork()}
 assert pool.used_bytes == before == 3 * pool.block_bytes
-print({name: cache.tables[0] for name, cache in branches.items()}, "· counts", [pool.blocks.count(b) for b in range(6)])
+print("tables", {name: cache.tables[0] for name, cache in branches.items()})
+print("counts", [pool.blocks.count(b) for b in range(6)])
 
 # %% [markdown] id="ask-write"
 # Now each writes a token of its own into slot 10, and slot 10 is in block 2, which all three share. If they all wrote there,
@@ -460,7 +483,8 @@ for name, token in said.items():
     after = branches[name].tables[0]
     gathered = 0 if after == [0, 1, 2] else 3 * pool.block_bytes  # below: what that is
     copied = meter.cost.bytes_copied - gathered
-    print(f"{name} writes: {table} -> {after}   rows copied: {copied / row_bytes:g}, {copied:,} bytes")
+    moved = f"{copied / row_bytes:g} rows copied, {copied:,} bytes"
+    print(f"{name} writes: {table} -> {after}   {moved}")
     assert copied == (2 * row_bytes if name in "cb" else 0)
 
 # %% id="fork-picture"
@@ -477,7 +501,8 @@ for name, token in said.items():
     whole = tiny(torch.tensor([[*prompt, token, 11]]))
     assert (more - whole[:, -1:]).abs().max() < 1e-9, name
 pool.blocks.check([cache.tables[0] for cache in branches.values()])
-print("each branch has read its own tokens only; used:", pool.blocks.n_used, "blocks, where three copies would use 9")
+print("each branch has read its own tokens only")
+print(pool.blocks.n_used, "blocks in use, where three copies would use 9")
 assert pool.blocks.n_used == 2 + 3
 
 # %% [markdown] id="samples"
@@ -488,29 +513,35 @@ assert pool.blocks.n_used == 2 + 3
 
 # %% id="sampled"
 story = (
-    "It had rained all week. Now it was the first day of the holidays, the sun was shining, the lake was quiet, and Ana had "
-    "packed bread and cheese. She took her little boat, rowed out to the island, and there she saw"
+    "It had rained all week. Now it was the first day of the holidays, the sun was shining, "
+    "the lake was quiet, and Ana had packed bread and cheese. "
+    "She took her little boat, rowed out to the island, and there she saw"
 )
 ids = smollm2.tokenizer.encode(story)
 pool = PagedPool(smollm2, n_blocks=64)
 prompt_cache = PagedCache(pool)
 
 # %% id="continued"
+from kvcourse import Sampler
+
 with Meter() as meter, torch.no_grad():
     smollm2(torch.tensor([ids[:-1]]), cache=prompt_cache)
     forks = [prompt_cache.fork() for _ in range(4)]
     prompt_bytes = pool.used_bytes
     outs = []
     for seed, fork in enumerate(forks):
+        # top_p: only the likeliest tokens that make up 90%
         sampler = Sampler(temperature=0.8, top_p=0.9, seed=seed)
         outs.append(generate(smollm2, ids[-1:], max_new_tokens=12, cache=fork, sampler=sampler))
         print(seed, repr(smollm2.tokenizer.decode(outs[-1].tokens)))
 
 # %% id="sampled-same"
-alone = [generate(smollm2, ids, max_new_tokens=12, sampler=Sampler(temperature=0.8, top_p=0.9, seed=seed)) for seed in range(4)]
+samplers = [Sampler(temperature=0.8, top_p=0.9, seed=seed) for seed in range(4)]
+alone = [generate(smollm2, ids, max_new_tokens=12, sampler=sampler) for sampler in samplers]
 assert [out.tokens for out in outs] == [out.tokens for out in alone]
 forked_tokens, alone_tokens = meter.cost.tokens, sum(out.cost.tokens for out in alone)
-print(f"the same four continuations; tokens through the model: {forked_tokens} and, each alone, {alone_tokens}")
+print("the same four continuations")
+print(f"tokens through the model: {forked_tokens} and, each alone, {alone_tokens}")
 assert forked_tokens == len(ids) - 1 + 4 * 12 and alone_tokens == 4 * (len(ids) + 11)
 
 # %% id="sampled-bytes"
@@ -519,8 +550,9 @@ each = -(-forks[0].length // 16)  # blocks that one branch needs
 shared_by_all = [pool.blocks.count(block) for block in prompt_cache.tables[0]]
 forked_bytes, alone_bytes = pool.used_bytes, 4 * each * pool.block_bytes
 print(f"counts of the prompt's blocks: {shared_by_all}")
-print(f"prompt {prompt_bytes:,} bytes; with four continuations {forked_bytes:,}; four of their own {alone_bytes:,}")
-assert shared_by_all == [5] * full + [1]  # the prompt's cache and four forks; the last block: the prompt's alone
+print(f"prompt {prompt_bytes:,} bytes; with four continuations {forked_bytes:,}")
+print(f"four caches of their own {alone_bytes:,}")
+assert shared_by_all == [5] * full + [1]  # prompt and four forks; the last: the prompt's alone
 assert forked_bytes == prompt_bytes + 4 * (each - full) * pool.block_bytes
 
 # %% [markdown] id="explain-sampled"
@@ -546,9 +578,11 @@ for name, pool in pools.items():
     smollm2(torch.tensor([hundred]), cache=cache)
     with Meter() as steps[name]:
         smollm2(torch.tensor([hundred[:1]]), cache=cache)
-    print(f"{name:10} table {cache.tables[0]}: {steps[name].cost.bytes_copied:,} bytes copied for one token")
+    copied = steps[name].cost.bytes_copied
+    print(f"{name:10} table {cache.tables[0]}: {copied:,} bytes copied for one token")
 assert steps["neighbours"].cost.bytes_copied == 0
-assert steps["scattered"].cost.bytes_copied == 7 * pools["scattered"].block_bytes  # all seven blocks, in all layers
+# All seven blocks, in all layers
+assert steps["scattered"].cost.bytes_copied == 7 * pools["scattered"].block_bytes
 
 # %% [markdown] id="explain-gather"
 # Every row, for every token: what `GrowingCache` did, back again. Rows are read, written side by side, and read once more by
@@ -577,9 +611,9 @@ for size in sizes:
     blocks = sum(-(-length // size) for length in lengths)
     entries.append(blocks)
     wasted.append(blocks * size - sum(lengths))
-    print(
-        f"P = {size:3}: {blocks:6,} table entries, {wasted[-1]:6,} slots wasted, {wasted[-1] / blocks / size:4.0%} of the reserved"
-    )
+    share = wasted[-1] / (blocks * size)
+    waste = f"{wasted[-1]:6,} slots wasted, {share:4.0%} of the reserved"
+    print(f"P = {size:3}: {blocks:6,} table entries, {waste}")
 
 # %% id="sizes-picture"
 plot_block_sizes(sizes, wasted, entries)
@@ -607,11 +641,12 @@ assert all(waste <= (size - 1) * len(lengths) for size, waste in zip(sizes, wast
 # %% id="measured" tags=["volatile"]
 from kvcourse import timed
 
-print(f"{'on this machine':32} {'one way':>22} {'the other':>22}")
-print(f"{'four answers, reserved':32} {'buffers':>9} {reserved['buffers']:12,} {'blocks':>9} {reserved['blocks']:12,}  bytes")
-print(f"{'four drafts of one prompt':32} {'alone':>9} {alone_bytes:12,} {'forked':>9} {forked_bytes:12,}  bytes")
+print("on this machine\n")
+row = "{:32} {:>9} {:12,} {:>9} {:12,}  bytes".format
+print(row("four answers, reserved", "buffers", reserved["buffers"], "blocks", reserved["blocks"]))
+print(row("four drafts of one prompt", "alone", alone_bytes, "forked", forked_bytes))
 copies = [steps[name].cost.bytes_copied for name in held]
-print(f"{'a token after 100: copied':32} {'scattered':>9} {copies[1]:12,} {'run':>9} {copies[0]:12,}  bytes")
+print(row("a token after 100: copied", "scattered", copies[1], "run", copies[0]))
 
 
 def one_token(cache):
@@ -620,8 +655,10 @@ def one_token(cache):
     cache.truncate(101)
 
 
-times = {name: timed(lambda cache=cache: one_token(cache), runs=5).median_s * 1e3 for name, cache in held.items()}
-print(f"{'a token after 100: time':32} {'scattered':>9} {times['scattered']:12.1f} {'run':>9} {times['neighbours']:12.1f}  ms")
+times = [timed(lambda cache=cache: one_token(cache), runs=5) for cache in held.values()]
+run, scattered = (took.median_s * 1e3 for took in times)
+row = "{:32} {:>9} {:12.1f} {:>9} {:12.1f}  ms".format
+print(row("a token after 100: time", "scattered", scattered, "run", run))
 
 # %% [markdown] id="next"
 # **Your turn:** exercise 09, `09_pages.ipynb` in your `work/` folder: the counts, the table, and the copy before the write.

@@ -45,11 +45,12 @@ stored = ["A B C".split()]
 
 
 def known(request):
-    """How many tokens a request has in common with a stored text, counted from the start of both."""
+    """How many tokens, counted from the start, a request has in common with a stored text."""
     lengths = []
     for text in stored:
         pairs = enumerate(zip(text, request, strict=False))
-        lengths.append(next((i for i, (one, other) in pairs if one != other), min(len(text), len(request))))
+        parted = (i for i, (one, other) in pairs if one != other)
+        lengths.append(next(parted, min(len(text), len(request))))
     return max(lengths)
 
 
@@ -70,7 +71,8 @@ def rows(ids):
     """K and V of every layer: (layer, K or V, head, token, number)."""
     cache = GrowingCache()
     tiny(torch.tensor([ids]), cache=cache)
-    return torch.stack([torch.cat(cache.read(layer, 0, len(ids))) for layer in range(tiny.config.n_layer)])
+    layers = range(tiny.config.n_layer)
+    return torch.stack([torch.cat(cache.read(layer, 0, len(ids))) for layer in layers])
 
 
 # %% [markdown] id="ask-layers"
@@ -78,10 +80,12 @@ def rows(ids):
 # layers are their rows the same?
 
 # %% id="guess-layers"
-guess = {"A B C D E": [None] * 4, "X A B C": [None] * 4, "X B C": [None] * 4}  # layer by layer; True: the same rows
+# Layer by layer; True: the same rows
+guess = {"A B C D E": [None] * 4, "X A B C": [None] * 4, "X B C": [None] * 4}
 
 # %% id="compare-rows"
 abc = rows([A, B, C])
+right = {"A B C D E": [True] * 4, "X A B C": [False] * 4, "X B C": [True] + [False] * 3}
 pairs = {
     "A B C D E": (rows([A, B, C, D, E])[:, :, :, :3], abc),  # its A B C
     "X A B C": (rows([X, A, B, C])[:, :, :, 1:], abc),  # its A B C, one place further back
@@ -90,8 +94,7 @@ pairs = {
 for text, (there, here) in pairs.items():
     off = [(there[layer] - here[layer]).abs().max().item() for layer in range(4)]
     print(f"{text:10} largest difference in layers 0 to 3: " + "  ".join(f"{x:.2f}" for x in off))
-    same = [x < 1e-9 for x in off]
-    assert same == {"A B C D E": [True] * 4, "X A B C": [False] * 4, "X B C": [True, False, False, False]}[text]
+    assert [x < 1e-9 for x in off] == right[text]
 
 # %% [markdown] id="explain-rows"
 # Layer 0 makes k and v of a word and its place: another place in `X A B C`, the same in `X B C`. Then attention mixes into B what
@@ -160,16 +163,19 @@ print("one token back, and computed again: the logits from which an answer begin
 guess = {"no cache": None, "a KV cache": None, "a KV cache and a prefix cache": None}
 
 # %% id="counts"
-story = tiny.tokenizer.encode("ana is in the garden . ben took the key from the kitchen . " * 7)[:90]
+story = "ana is in the garden . ben took the key from the kitchen . " * 7
+story = tiny.tokenizer.encode(story)[:90]
 one = story + tiny.tokenizer.encode("where is ana ? yes , and where is ben ?")[:10]
 two = story + tiny.tokenizer.encode("who has the key ? and who has the lamp ?")[:10]
 pc = RadixPrefixCache(tiny, max_bytes=2**24)
 generate(tiny, one, max_new_tokens=16, prefix_cache=pc)
 
-ways = {"no cache": {"cache": None}, "a KV cache": {}, "a KV cache and a prefix cache": {"prefix_cache": pc}}
+ways = {"no cache": {"cache": None}, "a KV cache": {}}
+ways |= {"a KV cache and a prefix cache": {"prefix_cache": pc}}
 outs = {name: generate(tiny, two, max_new_tokens=16, **options) for name, options in ways.items()}
 for name, out in outs.items():
-    print(f"{name:30} {out.cost.tokens:5,} tokens through the model; {out.usage.cached_tokens:2} of the prompt's 100 cached")
+    hits = f"{out.usage.cached_tokens:2} of the prompt's 100 cached"
+    print(f"{name:30} {out.cost.tokens:5,} tokens through the model; {hits}")
     assert out.tokens == outs["no cache"].tokens
 assert [out.cost.tokens for out in outs.values()] == [sum(range(100, 116)), 100 + 15, 10 + 15]
 
@@ -188,12 +194,12 @@ assert [out.cost.tokens for out in outs.values()] == [sum(range(100, 116)), 100 
 
 # %% id="reused-logits"
 def reused_logits(model, pc, ids, cut=None):
-    """Lease, load, compute the rest in calls of `cut` tokens: how many were known, and the logits of the rest."""
+    """Lease, load, compute the rest, `cut` tokens a call. How many were known, and the logits."""
     cache = PreallocatedCache(len(ids))
     with pc.lease(ids) as hit:
         hit.load_into(cache)
-    rest = torch.tensor([ids[hit.length :]])
-    return hit.length, torch.cat([model(part, cache=cache) for part in rest.split(cut or len(ids), dim=1)], dim=1)
+    parts = torch.tensor([ids[hit.length :]]).split(cut or len(ids), dim=1)
+    return hit.length, torch.cat([model(part, cache=cache) for part in parts], dim=1)
 
 
 def stored_in(kind, model, ids, **options):
@@ -228,21 +234,24 @@ for kind, options in ((RadixPrefixCache, {}), (BlockPrefixCache, {"block_tokens"
 # A library's assistant has a long list of instructions, the same for every visitor. One visitor asks, then another.
 
 # %% id="guide"
-subjects = """whales volcanoes bread trains moss clocks kites deserts bridges owls coral violins snow maps bees
-castles comets tea ropes islands chess lamps rivers wool lightning salt ships gardens dice caves drums foxes ice wheels
-honey masks tides ferns glass rockets tunnels soup windmills otters paper storms pearls ladders silk magnets pumpkins
-beetles""".split()
-guide = "You work in a library and help its visitors. Answer in one short sentence. " + " ".join(
-    f"Shelf {n} has books about {subject}, to read here or to take home." for n, subject in enumerate(subjects, 1)
-)
+subjects = """whales volcanoes bread trains moss clocks kites deserts bridges owls coral violins
+snow maps bees castles comets tea ropes islands chess lamps rivers wool lightning salt ships gardens
+dice caves drums foxes ice wheels honey masks tides ferns glass rockets tunnels soup windmills
+otters paper storms pearls ladders silk magnets pumpkins beetles""".split()
+guide = "You work in a library and help its visitors. Answer in one short sentence."
+for n, subject in enumerate(subjects, 1):
+    guide += f" Shelf {n} has books about {subject}, to read here or to take home."
 
 
 def asked(question, system=guide):
-    return smollm2.tokenizer.encode_chat([{"role": "system", "content": system}, {"role": "user", "content": question}])
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    return smollm2.tokenizer.encode_chat(messages)
 
 
-first, second = asked("Which shelf has books about whales?"), asked("What is the capital of France?")
-common = next(i for i, (one_id, other) in enumerate(zip(first, second, strict=False)) if one_id != other)
+first = asked("Which shelf has books about whales?")
+second = asked("What is the capital of France?")
+both = zip(first, second, strict=False)
+common = next(i for i, (here, there) in enumerate(both) if here != there)
 print(f"{len(first)} and {len(second)} tokens; the first {common} are the same")
 
 # %% [markdown] id="ask-real"
@@ -256,7 +265,8 @@ library = stored_in(RadixPrefixCache, smollm2, first)
 length, logits = reused_logits(smollm2, library, second)
 whole = smollm2(torch.tensor([second]), logits_to_keep=len(second) - length)
 assert (logits - whole).abs().max() < 1e-3
-print(f"{length} cached, {logits.shape[1]} computed; logits equal within 0.001 (the largest is {whole.max().item():.0f})")
+print(f"{length} cached, {logits.shape[1]} computed")
+print(f"logits equal within 0.001 (the largest is {whole.max().item():.0f})")
 assert (length, logits.shape[1]) == (common, len(second) - common)
 
 # %% [markdown] id="explain-bits"
@@ -305,8 +315,12 @@ def over_ready():
 
 
 # %% id="times" tags=["volatile"]
+def all_computed():
+    prefill(smollm2, second, PreallocatedCache(len(second)))
+
+
 first_token = {
-    "all computed": timed(lambda: prefill(smollm2, second, PreallocatedCache(len(second))), runs=2, warmup=0),
+    "all computed": timed(all_computed, runs=2, warmup=0),
     "with the prefix cache": timed(after_a_hit, runs=5),
     "rows there already": timed(over_ready, runs=5),
 }
@@ -322,7 +336,8 @@ cache = PreallocatedCache(len(second))
 with Meter() as meter, library.lease(second[: common + 1]) as hit:
     hit.load_into(cache)
 cost = meter.cost
-print(f"{cost.bytes_copied:,} bytes copied, {cost.tokens} tokens through the model, {cost.macs} multiply-adds")
+print(f"{cost.bytes_copied:,} bytes copied")
+print(f"{cost.tokens} tokens through the model, {cost.macs} multiply-adds")
 assert cost.bytes_copied == common * 2 * 30 * 3 * 64 * 4
 
 # %% [markdown] id="experts-copy"
@@ -365,13 +380,13 @@ class FirstBlocks:
         """One key for each whole block: it names the block and everything in front of it."""
         keys = [self.root]
         for start in range(0, len(tokens) - self.P + 1, self.P):
-            block = array("q", tokens[start : start + self.P]).tobytes()  # 8 bytes a token: 1, 23 is not 12, 3
+            block = array("q", tokens[start : start + self.P]).tobytes()  # 1, 23 is not 12, 3
             keys.append(hashlib.blake2b(keys[-1] + block, digest_size=16).digest())
         return keys[1:]
 
     def insert(self, tokens):
         for i, key in enumerate(self.keys(tokens)):
-            self.blocks[key] = list(tokens[i * self.P : (i + 1) * self.P])  # a real one keeps the rows here
+            self.blocks[key] = tokens[i * self.P : (i + 1) * self.P]  # a real one keeps rows here
 
     def match(self, tokens):
         length = 0
@@ -387,7 +402,9 @@ toy = FirstBlocks()
 for text in ([1, 2, 3, 4, 5, 6, 7, 8], [24, 2, 3, 4, 5, 6, 7, 8]):  # A is 1, X is 24
     print(text, " keys:", *(key.hex()[:6] for key in toy.keys(text)))
 toy.insert([1, 2, 3, 4, 5, 6, 7, 8])
-for text in ([1, 2, 3, 4, 5, 6, 7, 8, 9], [24, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 9], [5, 6, 7, 8]):
+asked_for = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [24, 2, 3, 4, 5, 6, 7, 8]]
+asked_for += [[1, 2, 3, 4, 5, 6, 7, 9], [5, 6, 7, 8]]
+for text in asked_for:
     print(text, " known:", toy.match(text))
 assert toy.keys([1, 2, 3, 4, 5, 6, 7, 8])[1] != toy.keys([24, 2, 3, 4, 5, 6, 7, 8])[1]
 
@@ -430,7 +447,8 @@ def counting(data):
 for n_texts in (100, 1000, 10_000):
     index = HashedBlocks(NoRows(), 4, counting)
     for name in range(n_texts):
-        index.add(index.root(b"root"), [1, 2, 3, 4, 5, 6, 7, 8, name, name, name, name], lambda start, stop: 0, 0.0)
+        text = [1, 2, 3, 4, 5, 6, 7, 8, name, name, name, name]
+        index.add(index.root(b"root"), text, lambda start, stop: 0, 0.0)
     digests.clear()
     found = index.match(index.root(b"root"), [1, 2, 3, 4, 5, 6, 7, 8, 77, 77, 77, 77], None).length
     print(f"{n_texts:6,} texts stored: {found} tokens found with {len(digests)} digests")
@@ -464,7 +482,8 @@ stored_texts, requests = texts[:200], texts[200:]
 claimed = {first_key(text): text for text in stored_texts}
 fooled = [text for text in requests if first_key(text) in claimed]
 true = [text for text in requests if text[:4] in [other[:4] for other in stored_texts]]
-print(f"of {len(requests)} requests {len(fooled)} find a block by its digest; it is theirs in {len(true)} cases")
+print(f"of {len(requests)} requests {len(fooled)} find a block by its digest")
+print(f"it is theirs in {len(true)} cases")
 assert len(fooled) > 80 and not true
 
 # %% [markdown] id="ask-wrong"
@@ -473,8 +492,10 @@ assert len(fooled) > 80 and not true
 # %% id="wrong-rows"
 request = fooled[0]
 cache = PreallocatedCache(12)
-prefill(tiny, claimed[first_key(request)][:4], cache)  # what a cache that believes the digest hands out
-off = (tiny(torch.tensor([request[4:]]), cache=cache) - tiny(torch.tensor([request]))[:, 4:]).abs().max().item()
+believed = claimed[first_key(request)][:4]  # what a cache that believes the digest hands out
+prefill(tiny, believed, cache)
+right = tiny(torch.tensor([request]))[:, 4:]
+off = (tiny(torch.tensor([request[4:]]), cache=cache) - right).abs().max().item()
 print(f"logits off by up to {off:.1f}")
 assert off > 1
 
@@ -518,7 +539,8 @@ for what, earlier, later in (
     ("17 twice", base[:17], base[:17]),
     ("32 twice", base[:32], base[:32]),
 ):
-    found = [stored_in(kind, tiny, earlier).match(later).length for kind in (BlockPrefixCache, RadixPrefixCache)]
+    stores = [stored_in(kind, tiny, earlier) for kind in (BlockPrefixCache, RadixPrefixCache)]
+    found = [pc.match(later).length for pc in stores]
     blocks, walked = (f"{n:2} reused, {len(later) - n:2} computed" for n in found)
     print(f"{what:12}  blocks of 16: {blocks}   tree: {walked}")
     assert found[1] == min(len(later) - 1, 37) and found[0] == found[1] // 16 * 16
@@ -537,7 +559,8 @@ tree, names = RadixTree(NoRows()), "in short what is rain snow ?".split()
 ids = {word: id for id, word in enumerate(names)}
 pictures = {}
 for text in ("in short what is rain ?", "in short what is snow ?"):
-    tree.add(tree.root(b"root"), [ids[word] for word in text.split()], rows_of=lambda start, stop: 0, now=0.0)
+    tokens = [ids[word] for word in text.split()]
+    tree.add(tree.root(b"root"), tokens, rows_of=lambda start, stop: 0, now=0.0)
     pictures[f"stored: {text}"] = Panel(pieces_of(tree, names.__getitem__))
 plot_trees(pictures)
 
@@ -568,8 +591,11 @@ ids = {word: id for id, word in enumerate(words)}
 both = {"blocks of 4": HashedBlocks(NoRows(), block_tokens=4), "tree": RadixTree(NoRows())}
 for index in both.values():
     for text in ("in short what is rain ?", "in short what is snow ?", "in short who was ada ?"):
-        index.add(index.root(b"root"), [ids[word] for word in text.split()], rows_of=lambda start, stop: 0, now=0.0)
-pictures = {f"{name}: {index.tokens} tokens held": pieces_of(index, words.__getitem__) for name, index in both.items()}
+        tokens = [ids[word] for word in text.split()]
+        index.add(index.root(b"root"), tokens, rows_of=lambda start, stop: 0, now=0.0)
+titles = [f"{name}: {index.tokens} tokens held" for name, index in both.items()]
+pieces = [pieces_of(index, words.__getitem__) for index in both.values()]
+pictures = dict(zip(titles, pieces, strict=True))
 plot_trees(pictures, columns=2)
 
 # %% [markdown] id="explain-both"
@@ -615,7 +641,8 @@ def put(pc, text, namespace=None):
 
 
 pc = RadixPrefixCache(tiny, max_bytes=18 * 8192)
-for text in ("the key is in the garden", "the key is in the kitchen", "ana is at the old station now"):
+texts = ["the key is in the garden", "the key is in the kitchen", "ana is at the old station now"]
+for text in texts:
     print(f"{put(pc, text)} tokens were new: {text}")
 
 # %% id="guess-evict"
@@ -636,7 +663,8 @@ with pc.lease(tiny.tokenizer.encode(asks)) as hit:
     new = put(pc, comes)
     pictures[f"While it is out: {comes}"] = picture(comes, 0, new)
     pc.check()
-    assert pc.stats.bytes <= pc.max_bytes and pc.match(tiny.tokenizer.encode(asks)).length == hit.length == 6
+    assert pc.stats.bytes <= pc.max_bytes
+    assert pc.match(tiny.tokenizer.encode(asks)).length == hit.length == 6
 plot_trees(pictures)
 
 # %% [markdown] id="explain-evict"
@@ -662,11 +690,12 @@ guess = None  # requests
 
 # %% id="leak"
 def read_by_guessing(pc, namespace=None):
-    """Extend a text by whatever word makes one more token cached. (The 0 is a last token: that one is never cached.)"""
+    """Extend a text by whatever word makes one more token cached."""
     found, asked_for = [], 0
     while True:
         for word in range(tiny.config.vocab_size):
             asked_for += 1
+            # 0 stands for a last token: that one is never cached
             if pc.match([*found, word, 0], namespace).length > len(found):
                 found.append(word)
                 break
@@ -677,7 +706,8 @@ def read_by_guessing(pc, namespace=None):
 shared = RadixPrefixCache(tiny, max_bytes=2**20)
 put(shared, "remember the key is in the museum")
 read, sent = read_by_guessing(shared)
-print(f"read by a stranger: {read!r}, in {sent} requests; there are {148**7:.0e} sentences of seven words")
+print(f"read by a stranger: {read!r}, in {sent} requests")
+print(f"there are {148**7:.0e} sentences of seven words")
 assert read == "remember the key is in the museum" and sent <= 8 * 148
 
 # %% [markdown] id="explain-leak"
@@ -692,8 +722,9 @@ pc = RadixPrefixCache(tiny, max_bytes=2**20)
 put(pc, "remember the key is in the museum", namespace="ana")
 ids = tiny.tokenizer.encode("remember the key is in the museum .")
 for who in ("ana", "ben", None, "", ("ana",), b"ana"):
-    print(f"namespace {who!r:8} {pc.match(ids, who).length} tokens found; by guessing: {read_by_guessing(pc, who)[0]!r}")
-    assert pc.match(ids, who).length == (7 if who == "ana" else 0)
+    found, (guessed, _) = pc.match(ids, who).length, read_by_guessing(pc, who)
+    print(f"namespace {who!r:8} {found} tokens found; by guessing: {guessed!r}")
+    assert found == (7 if who == "ana" else 0)
 
 # %% [markdown] id="explain-namespace"
 # Typed, so that nothing runs together: `("a", "bc")` is not `("ab", "c")`, and None is not `""`. The price is the sharing: each tenant
@@ -736,7 +767,8 @@ put(pc, "remember the key is in the museum")
 kept = pc.store.rows(entry.rows)
 kept[2, 1, 0, 3, 5] += 0.5  # layer 2, V, head 0, token 3, number 5
 print(f"one of {kept.numel():,} stored numbers is another one")
-pc.verify, pc.strict = 1.0, True  # strict: raise; otherwise it is counted, dropped, and computed anew
+# strict: raise; otherwise it is counted, dropped, and computed anew
+pc.verify, pc.strict = 1.0, True
 try:
     reused_logits(tiny, pc, ids)
 except BrokenInvariant as fault:
@@ -753,9 +785,9 @@ assert pc.match(ids).length == 0
 from kvcourse.prompts.explain import explain
 
 pc = RadixPrefixCache(smollm2, max_bytes=2**28)
-at_nine, later = (
-    asked("Which shelf has books about whales?", f"It is Monday, {time}. {guide}") for time in ("09:41:07", "09:41:52")
-)
+clock = ("09:41:07", "09:41:52")
+whales = "Which shelf has books about whales?"
+at_nine, later = (asked(whales, f"It is Monday, {time}. {guide}") for time in clock)
 _ = generate(smollm2, at_nine, max_new_tokens=1, prefix_cache=pc)
 
 # %% [markdown] id="ask-clock"
@@ -765,7 +797,8 @@ _ = generate(smollm2, at_nine, max_new_tokens=1, prefix_cache=pc)
 guess = None  # tokens
 
 # %% id="explained"
-report = explain(pc, later, prefill_tokens_per_s=500)  # about this machine's; leave it out, and it is measured
+speed = {"prefill_tokens_per_s": 500}  # about this machine's; leave it out, and it is measured
+report = explain(pc, later, **speed)
 print(report)
 assert report.cause == "clock" and report.matched_tokens < 20
 
@@ -777,9 +810,10 @@ assert report.cause == "clock" and report.matched_tokens < 20
 # The remedy is an order: first what never changes, last what always does.
 
 # %% id="clock-last"
-at_nine, later = (asked(f"Which shelf has books about whales? (It is Monday, {time}.)") for time in ("09:41:07", "09:41:52"))
-out = generate(smollm2, at_nine, max_new_tokens=1, prefix_cache=library)  # the guide is in there from before
-report = explain(library, later, prefill_tokens_per_s=500)
+at_nine, later = (asked(f"{whales} (It is Monday, {time}.)") for time in clock)
+# library: the guide is in there from before
+out = generate(smollm2, at_nine, max_new_tokens=1, prefix_cache=library)
+report = explain(library, later, **speed)
 print(report)
 assert out.usage.cached_tokens >= common and len(later) - report.matched_tokens < 20
 
@@ -795,8 +829,9 @@ assert out.usage.cached_tokens >= common and len(later) - report.matched_tokens 
 guess = {"from ids": None, "from text": None}  # tokens to compute, of about 1,000
 
 # %% id="next-turn"
-said = smollm2.tokenizer.encode("Books about") + smollm2.tokenizer.encode(" wh") + smollm2.tokenizer.encode("ales")
-said += smollm2.tokenizer.encode(" are on the first shelf. It is the one next to the door.")
+encode = smollm2.tokenizer.encode
+said = encode("Books about") + encode(" wh") + encode("ales")
+said += encode(" are on the first shelf. It is the one next to the door.")
 cache = PreallocatedCache(len(first) + len(said))
 with library.lease(first + said) as hit:
     hit.load_into(cache)
@@ -804,11 +839,12 @@ prefill(smollm2, (first + said)[cache.length :], cache)
 library.insert(first + said, cache)
 
 end = "<|im_end|>\n<|im_start|>user\nAnd about bread?<|im_end|>\n<|im_start|>assistant\n"
-from_ids = first + said + smollm2.tokenizer.encode(end, special=True)
-from_text = smollm2.tokenizer.encode(smollm2.tokenizer.decode(from_ids), special=True)
+from_ids = first + said + encode(end, special=True)
+from_text = encode(smollm2.tokenizer.decode(from_ids), special=True)
 for name, prompt in (("from ids", from_ids), ("from text", from_text)):
-    print(f"{name}: {len(prompt) - library.match(prompt).length} of {len(prompt)} tokens to compute")
-print(explain(library, from_text, prefill_tokens_per_s=500))
+    rest = len(prompt) - library.match(prompt).length
+    print(f"{name}: {rest} of {len(prompt)} tokens to compute")
+print(explain(library, from_text, **speed))
 
 # %% [markdown] id="explain-turn"
 # The same text, and another token where the tokenizer prefers ` whales` in one piece: from there on, a miss. A new turn is **not
@@ -841,8 +877,8 @@ from kvcourse.prefix.workload import chat_workload
 log = chat_workload(3000, seed=0)
 unlimited = replay(log, None)
 print(f"{unlimited.requests:,} requests, {unlimited.blocks:,} blocks; with room for all of them:")
-print(f"of all blocks {unlimited.block_hit_rate:.3f} · of all tokens {unlimited.token_hit_rate:.3f} · mean over requests "
-      f"{unlimited.request_mean_hit_rate:.3f}")  # fmt: skip
+print(f"of all blocks {unlimited.block_hit_rate:.3f}, of all tokens {unlimited.token_hit_rate:.3f}")
+print(f"mean over requests {unlimited.request_mean_hit_rate:.3f}")
 
 # %% [markdown] id="ask-capacity"
 # That is the most that anything can find in this log: what was never there before cannot be. Room for a thousand blocks holds
@@ -865,7 +901,8 @@ table = {(rate.policy, rate.capacity_blocks): rate.block_hit_rate for rate in ra
 print("blocks  ", *(f"{size:>7,}" for size in capacities))
 for policy in ("lru", "turns", "opt"):
     print(f"{policy:8}", *(f"{table[policy, size]:7.3f}" for size in capacities))
-assert all(table["opt", size] >= max(table["lru", size], table["turns", size]) for size in capacities)
+for size in capacities:
+    assert table["opt", size] >= max(table["lru", size], table["turns", size])
 assert table["turns", 1000] > 1.2 * table["lru", 1000]
 
 # %% [markdown] id="explain-curves"
@@ -878,11 +915,12 @@ from kvcourse.model_shapes import find_shape
 
 seconds = (log[-1].timestamp - log[0].timestamp) / 1000
 new_blocks = unlimited.blocks * (1 - unlimited.block_hit_rate) / seconds
-print(f"{new_blocks:.0f} new blocks a second; in a pause of two minutes: {120 * new_blocks:,.0f} blocks")
+in_a_pause = 120 * new_blocks  # of two minutes
+print(f"{new_blocks:.0f} new blocks a second; in a pause of two minutes: {in_a_pause:,.0f} blocks")
 block_bytes = price(find_shape("llama-3.1-8b"), 512).kv_bytes
-whole_bytes = 120 * new_blocks * block_bytes
-print(f"with Llama 3.1 8B, float16: {block_bytes / 2**20:.0f} MiB each, {whole_bytes / 2**30:.0f} GiB together")
-assert 3000 < 120 * new_blocks < 10_000
+each, together = block_bytes / 2**20, in_a_pause * block_bytes / 2**30
+print(f"with Llama 3.1 8B, float16: {each:.0f} MiB each, {together:.0f} GiB together")
+assert 3000 < in_a_pause < 10_000
 
 # %% [markdown] id="explain-little"
 # Two minutes are the median: half of the chats that return come sooner. Reuse after a pause needs room for everything that comes in
@@ -906,7 +944,8 @@ if trace:
     requests = read_trace(trace)
     for policy in ("lru", "turns", "opt"):
         found = curve(requests, [1000, 10_000, 50_000], policy)
-        print(f"{policy:8}", *(f"{rate.block_hit_rate:7.3f} at {rate.capacity_blocks:,}" for rate in found))
+        rates = (f"{rate.block_hit_rate:7.3f} at {rate.capacity_blocks:,}" for rate in found)
+        print(f"{policy:8}", *rates)
 else:
     print("No trace here. Name one in KVCOURSE_TRACE, or in this cell.")
 
@@ -927,9 +966,11 @@ alone, hit, ready_rows = (first_token[name].median_s * 1e3 for name in first_tok
 print(f"SmolLM2 on this machine, {len(second)} prompt tokens, {common} of them known\n")
 print(f"{'':24} {'computed':>9} {'copied':>9} {'first token after':>18}")
 print(f"{'without':24} {len(second):9} {0:6.1f} MB {alone:15.0f} ms")
-print(f"{'with the prefix cache':24} {len(second) - common:9} {cost.bytes_copied / 1e6:6.1f} MB {hit:15.0f} ms")
+copied = cost.bytes_copied / 1e6
+print(f"{'with the prefix cache':24} {len(second) - common:9} {copied:6.1f} MB {hit:15.0f} ms")
 print(f"{'rows there already':24} {len(second) - common:9} {0:6.1f} MB {ready_rows:15.0f} ms")
-print(f"\n{alone / hit:.0f} times sooner; {hit / ready_rows:.2f} times what the new tokens alone take")
+print(f"\n{alone / hit:.0f} times sooner")
+print(f"{hit / ready_rows:.2f} times what the new tokens alone take")
 
 # %% [markdown] id="next"
 # **Your turn:** exercise 10, `10_prefix_cache.ipynb` in your `work/` folder: the longest match, the hash chain, and eviction

@@ -22,7 +22,7 @@
 # %% id="imports"
 import torch
 
-from kvcourse import ChatTemplate, PagedCache, PagedPool, PreallocatedCache, Sampler, generate, load_model
+from kvcourse import PagedCache, PagedPool, PreallocatedCache, Sampler, generate, load_model
 from kvcourse.prefix.cache import BlockPrefixCache, RadixPrefixCache
 from kvcourse.sessions.session import Session
 from kvcourse.viz.session_plots import Arrived, branch_of, plot_branches, plot_turns
@@ -76,7 +76,8 @@ class FirstSession:
         before = "\n" if self.ids else f"<|im_start|>system\n{SYSTEM}<|im_end|>\n"
         self.ids += tok.encode(before + asked(question), special=True)
         rest = self.ids[self.cache.length :]
-        out = generate(self.model, rest, max_new_tokens=max_new_tokens, cache=self.cache, stop_ids=tok.stop_ids)
+        kept = {"cache": self.cache, "stop_ids": tok.stop_ids}
+        out = generate(self.model, rest, max_new_tokens=max_new_tokens, **kept)
         self.ids += out.tokens
         return out
 
@@ -88,12 +89,17 @@ class FirstSession:
 # %% id="guess-second"
 guess = None
 
+
 # %% id="second"
+def counts(usage):
+    return f"{usage.cached_tokens} cached + {usage.computed_tokens} computed"
+
+
 by_hand = FirstSession(smollm2)
 for question in ("What is the capital of France?", "And of Italy?"):
     out = by_hand.send(question)
-    usage, said = out.usage, tok.decode(out.tokens)
-    print(f"{usage.prompt_tokens} = {usage.cached_tokens} cached + {usage.computed_tokens} computed · {said}")
+    usage = out.usage
+    print(f"{usage.prompt_tokens} = {counts(usage)} · {tok.decode(out.tokens)}")
 assert (usage.prompt_tokens, usage.computed_tokens) == (27 + 8 + 14, 14 + 1)
 
 # %% [markdown] id="explain-second"
@@ -126,11 +132,11 @@ for question in ("What is the capital of France?", "And of Italy?"):
     reply = chat.send(question, max_new_tokens=12)
 assert chat.tokens == by_hand.ids and reply.usage == out.usage
 assert chat.cache.length == by_hand.cache.length == len(chat.tokens) - 1
-print("the same ids, the same counts:", reply.usage)
+print("the same ids, the same counts:", counts(reply.usage))
 
 # %% [markdown] id="explain-package"
 # It also knows its turns, counts, refuses what does not fit the context and is unchanged afterwards. And it encodes what a user types
-# as text: by hand, somebody who types `<|im_end|>` has ended his turn and can speak as the assistant.
+# as text: by hand, somebody who types `<|im_end|>` has ended the turn and can speak as the assistant.
 
 # %% [markdown] id="three-ways"
 # ## Three ways, six turns
@@ -144,7 +150,8 @@ print("the same ids, the same counts:", reply.usage)
 guess = {"replay everything": None, "prefix cache": None, "session": None}
 
 # %% id="client"
-QUESTIONS = ["What is the capital of France?", "And of Italy?", "And of Japan?", "And of Egypt?", "And of Peru?"]
+QUESTIONS = ["What is the capital of France?"]
+QUESTIONS += [f"And of {place}?" for place in ("Italy", "Japan", "Egypt", "Peru")]
 QUESTIONS += ["Thank you."]
 
 
@@ -155,7 +162,8 @@ def ask_all(**options):
         messages.append({"role": "user", "content": question})
         ids = tok.encode_chat(messages)
         outs.append(generate(smollm2, ids, max_new_tokens=12, stop_ids=tok.stop_ids, **options))
-        messages.append({"role": "assistant", "content": tok.decode(outs[-1].tokens, skip_special=True)})
+        said = tok.decode(outs[-1].tokens, skip_special=True)
+        messages.append({"role": "assistant", "content": said})
     return outs
 
 
@@ -177,15 +185,17 @@ for question, *outs in zip(QUESTIONS, *turns.values(), strict=True):
 
 # %% id="off"
 def off(session):
-    """Largest difference between logits from what a session kept, and those of one pass over the same ids."""
-    ids, cache = session.tokens + tok.encode("\n" + asked("Why?"), special=True), session.cache.fork()
+    """How far logits from what a session kept are from those of one pass over the same ids."""
+    ids = session.tokens + tok.encode("\n" + asked("Why?"), special=True)
+    cache = session.cache.fork()
     kept = smollm2(torch.tensor([ids[cache.length :]]), cache=cache)[0]
     fresh = smollm2(torch.tensor([ids]), logits_to_keep=len(kept))[0]
     return (kept - fresh).abs().max().item()
 
 
 assert off(chat) < 1e-3
-print(f"after six turns: equal within 0.001, for the {len(chat.tokens) - chat.cache.length} old token and the new ones")
+n_old = len(chat.tokens) - chat.cache.length
+print(f"after six turns: equal within 0.001, for the {n_old} old token and the new ones")
 
 # %% [markdown] id="counts-text"
 # So they may be compared. Exact counts, and beside them what was copied: rows fetched from the prefix cache and put into it.
@@ -202,7 +212,8 @@ print(f"{'':12}{'computed':^27}    {'rows copied':^27}")
 print("turn  prompt" + "    ".join(2 * [f"{'replay':>9}{'prefix':>9}{'session':>9}"]))
 for number, outs in enumerate(zip(*turns.values(), strict=True), start=1):
     computed = columns(out.usage.computed_tokens for out in outs)
-    print(f"{number:4}{outs[0].usage.prompt_tokens:8}{computed}    {columns(out.cost.bytes_copied // ROW for out in outs)}")
+    copied = columns(out.cost.bytes_copied // ROW for out in outs)
+    print(f"{number:4}{outs[0].usage.prompt_tokens:8}{computed}    {copied}")
 
 # %% id="totals"
 total = [sum(out.usage.computed_tokens for out in outs) for outs in turns.values()]
@@ -216,13 +227,14 @@ ways = {"replay everything": [], "prefix cache": [], "session": []}
 for name, outs in turns.items():
     for out in outs:
         cached, computed = out.usage.cached_tokens, out.usage.computed_tokens
-        ways[name].append(Arrived(0, cached, computed) if name == "prefix cache" else Arrived(cached, 0, computed))
+        past = (0, cached) if name == "prefix cache" else (cached, 0)  # held, copied
+        ways[name].append(Arrived(*past, computed))
 plot_turns(ways)
 
 # %% [markdown] id="explain-counts"
 # To compute, prefix cache and session are equals: either has every row but that of the last token. What differs is how the past gets
-# there. A prefix cache hands out copies, all of it again in each turn, so what it moves grows with the square. A session's rows lie where
-# they were. (Block tables, lesson 09, would fetch without copying.)
+# there. A prefix cache hands out copies, all of it again in each turn, so what it moves grows with the square. (The figure shows what was
+# fetched; the table also counts rows put in.) A session's rows lie where they were. (Block tables, lesson 09, would fetch without copying.)
 
 # %% [markdown] id="ask-blocks"
 # **Change one thing.** Many engines keep prefixes in blocks of 16, and a block that is not full is not kept. How many of the 491 tokens
@@ -236,8 +248,8 @@ blocks = ask_all(prefix_cache=BlockPrefixCache(smollm2, block_tokens=16, max_byt
 computed = [out.usage.computed_tokens for out in blocks]
 print("computed in each turn:", *computed, "· together", sum(computed))
 assert [out.tokens for out in blocks] == [out.tokens for out in turns["session"]]
-held = [out.usage.cached_tokens for out in turns["session"]]  # what a cache exact to the token finds
-assert [out.usage.cached_tokens for out in blocks] == [n // 16 * 16 for n in held]
+exact = [out.usage.cached_tokens for out in turns["session"]]  # what is found to the token
+assert [out.usage.cached_tokens for out in blocks] == [n // 16 * 16 for n in exact]
 
 # %% [markdown] id="explain-blocks"
 # Up to 15 more in each turn: what stood in the unfinished block is computed again. On a document of 10,000 tokens nobody notices. In a
@@ -293,8 +305,10 @@ assert tok.decode(again) == reply.text and again != reply.tokens[:-1]
 
 # %% id="replay"
 lost, none_lost = rain.replay(), chat.replay()
-print(f"{lost.cached_tokens} ids; encoded again, the first {lost.shared_tokens} are the same, and {lost.lost_tokens} are lost")
-print(f"there the session has {tok.token_text(lost.expected)!r}, and a client {tok.token_text(lost.got)!r}")
+same, gone = lost.shared_tokens, lost.lost_tokens
+print(f"{lost.cached_tokens} ids; encoded again, the first {same} are the same, {gone} are lost")
+ours, theirs = (tok.token_text(id) for id in (lost.expected, lost.got))
+print(f"there the session has {ours!r}, and a client {theirs!r}")
 print(f"and of the {none_lost.cached_tokens} ids about capitals {none_lost.lost_tokens}")
 assert lost.shared_tokens == rain.turns[0].prompt_stop and none_lost.lost_tokens == 0
 
@@ -319,6 +333,8 @@ assert check_template(tok, chat.messages).stable
 
 # %% id="thinking-template"
 import copy
+
+from kvcourse import ChatTemplate
 
 thinker = copy.copy(tok)
 thinker.chat = ChatTemplate("""{% for message in messages %}<|im_start|>{{ message.role }}
@@ -345,8 +361,9 @@ from kvcourse.sessions.template import replay
 
 prompt, said = thinker.encode_chat(thoughts[:1]), thinker.encode(thoughts[1]["content"])
 lost = replay(thinker, thoughts[:2], prompt + said)
-print(f"{lost.cached_tokens} ids; {lost.shared_tokens} begin the next prompt, {lost.lost_tokens} are lost")
-assert lost.shared_tokens == len(prompt) and lost.lost_tokens == len(said)
+same, gone = lost.shared_tokens, lost.lost_tokens
+print(f"{lost.cached_tokens} ids; {same} begin the next prompt, {gone} are lost")
+assert same == len(prompt) and gone == len(said)
 try:
     thinker.continue_chat(thoughts[:1], said, thoughts[2:])  # what `Session.send` asks for
 except TokenizerError as fault:
@@ -374,8 +391,9 @@ guess = None
 # %% id="regenerate"
 branches = {"a": rain, "b": rain.fork(), "c": rain.fork()}
 for name, seed in {"b": 8, "c": 0}.items():
-    reply = branches[name].regenerate(max_new_tokens=12, sampler=Sampler(temperature=0.8, seed=seed))
-    print(f"{name}: {reply.usage.cached_tokens} cached + {reply.usage.computed_tokens} computed · {reply.text}")
+    sampler = Sampler(temperature=0.8, seed=seed)
+    reply = branches[name].regenerate(max_new_tokens=12, sampler=sampler)
+    print(f"{name}: {counts(reply.usage)} · {reply.text}")
     assert reply.usage.computed_tokens == 1
 print(f"a: {rain.turns[0].reply}")
 
@@ -386,8 +404,9 @@ print(f"a: {rain.turns[0].reply}")
 # Before that, `fork` made two more conversations with the same past: no row was copied. Let c go on.
 
 # %% id="c-goes-on"
-reply = branches["c"].send("And for the smell of snow?", max_new_tokens=12, sampler=Sampler(temperature=0.8, seed=0))
-print(f"{reply.usage.cached_tokens} cached + {reply.usage.computed_tokens} computed · {reply.text}")
+sampler = Sampler(temperature=0.8, seed=0)
+reply = branches["c"].send("And for the smell of snow?", max_new_tokens=12, sampler=sampler)
+print(f"{counts(reply.usage)} · {reply.text}")
 assert all(off(branch) < 1e-3 for branch in branches.values())
 pool.blocks.check([branch.cache.tables[0] for branch in branches.values()])
 print("a, b, c: the logits of a fresh pass over their ids, within 0.001")
@@ -423,8 +442,9 @@ guess = None
 # %% id="rewind"
 branches["c"].rewind()
 print(f"after the rewind: {len(branches['c'].tokens)} ids, {branches['c'].cache.length} rows")
-again = branches["c"].send("And for the smell of hay?", max_new_tokens=12, sampler=Sampler(temperature=0.8, seed=2))
-print(f"{again.usage.cached_tokens} cached + {again.usage.computed_tokens} computed · {again.text}")
+sampler = Sampler(temperature=0.8, seed=2)
+again = branches["c"].send("And for the smell of hay?", max_new_tokens=12, sampler=sampler)
+print(f"{counts(again.usage)} · {again.text}")
 assert again.usage.computed_tokens == reply.usage.computed_tokens - 1 and off(branches["c"]) < 1e-3
 
 # %% [markdown] id="explain-rewind"
@@ -443,7 +463,8 @@ assert again.usage.computed_tokens == reply.usage.computed_tokens - 1 and off(br
 # there to save work, and what has no business there?
 
 # %% id="guess-file"
-guess = {"ids": None, "text": None, "where turns begin": None, "K/V": None, "weights": None, "which weights": None}
+guess = {"ids": None, "text": None, "where turns begin": None}  # needed, useful, or neither?
+guess |= {"K/V": None, "weights": None, "which weights": None}
 
 # %% id="save"
 import json
@@ -466,7 +487,7 @@ about = json.loads(metadata.pop("about"))
 print(header)
 for key, value in (metadata | about).items():
     shown = "64 hex digits" if isinstance(value, str) and len(value) == 64 else str(value)
-    print(f"{key:15} {shown if len(shown) < 90 else shown[:87] + '...'}")
+    print(f"{key:15} {shown if len(shown) < 85 else shown[:82] + '...'}")
 assert header["kv"]["shape"] == [30, 2, 3, chat.cache.length, 64] and about["ids"] == chat.tokens
 
 # %% [markdown] id="explain-header"
@@ -484,8 +505,9 @@ guess = None
 text = "".join(message["content"] for message in chat.messages)
 without = chat.save(Path(folder.name) / "ids-only.session", kv=False).stat().st_size
 print(f"text {len(text.encode())} bytes · ids and turns {without:,} · with K/V {len(data):,}")
-print(f"{ROW:,} bytes a token; K/V is {(len(data) - 8 - length) / len(text.encode()):,.0f} times the text")
-assert len(data) - 8 - length == chat.cache.length * ROW
+kv_bytes = len(data) - 8 - length
+print(f"{ROW:,} bytes a token; K/V is {kv_bytes / len(text.encode()):,.0f} times the text")
+assert kv_bytes == chat.cache.length * ROW
 
 # %% [markdown] id="size-worth"
 # So is it worth writing? K/V can always be computed again, at so many tokens a second. Reading it is the better deal if the disk, or the
@@ -496,13 +518,15 @@ from kvcourse.memory import price
 from kvcourse.model_shapes import find_shape
 
 large = price(find_shape("llama-3.1-8b"), 1).kv_bytes  # float16
-for name, row_bytes, rate in (("SmolLM2, two cores", ROW, 500), ("Llama 3.1 8B, a graphics card", large, 10_000)):
-    print(f"{name:30} {row_bytes:7,} bytes a token × {rate:6,} tokens/s = {row_bytes * rate / 1e9:.2f} GB/s")
+machines = {"SmolLM2, two cores": (ROW, 500), "Llama 3.1 8B, a graphics card": (large, 10_000)}
+for name, (row_bytes, rate) in machines.items():
+    needed = row_bytes * rate / 1e9
+    print(f"{name:30} {row_bytes:7,} bytes a token × {rate:6,} tokens/s = {needed:.2f} GB/s")
 
 # %% [markdown] id="explain-worth"
 # (The two rates are orders of magnitude; the first is about this machine's.) Here any disk wins by far. A card that computes 10,000
 # tokens a second needs a fast one, and a slow network loses to it. That product is the one figure to know before K/V is moved anywhere.
-# LMCache and its like live by it.
+# LMCache, which keeps K/V on disk and sends it between machines, lives by it.
 
 # %% [markdown] id="ask-process"
 # Now another process: it has the model and the file, and none of our objects. It loads, asks "And of Greece?", and reports. The prompt
@@ -522,15 +546,18 @@ from kvcourse.sessions.session import Session
 
 chat = Session.load(sys.argv[1], load_model("smollm2"), probe=True)
 reply = chat.send("And of Greece?", max_new_tokens=12)
-print(json.dumps([reply.usage.prompt_tokens, reply.usage.computed_tokens, reply.text, reply.tokens]))
+usage = reply.usage
+print(json.dumps([usage.prompt_tokens, usage.computed_tokens, reply.text, reply.tokens]))
 """
-there = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+command = [sys.executable, "-c", program, str(path)]
+there = subprocess.run(command, capture_output=True, text=True, check=True)
 prompt_tokens, computed_tokens, said, tokens = json.loads(there.stdout)
 print(f"there: {computed_tokens} of {prompt_tokens} computed · {said}")
 
 # %% id="same-here"
 here = chat.fork().send("And of Greece?", max_new_tokens=12)
-assert tokens == here.tokens and (prompt_tokens, computed_tokens) == (here.usage.prompt_tokens, here.usage.computed_tokens)
+assert tokens == here.tokens
+assert (prompt_tokens, computed_tokens) == (here.usage.prompt_tokens, here.usage.computed_tokens)
 assert off(Session.load(path, smollm2)) < 1e-3
 print("here: the same tokens, the same counts")
 
@@ -554,7 +581,7 @@ before = numbers[place].item()
 numbers.view(torch.int32)[place] ^= 1 << 30
 print(f"{before:.2f} became {numbers[place].item():.0e}, and there was no error")
 
-wrong = from_file(content, path, smollm2)  # believes what it is given: for content that was verified
+wrong = from_file(content, path, smollm2)  # believes it: made for content that was verified
 print(f"logits off by up to {off(wrong):.0f}")
 assert off(wrong) > 5
 
@@ -626,7 +653,8 @@ weight.copy_(kept * 1.1)
 print(f"rows of the old weights under the new ones: logits off by up to {off(chat):.1f}")
 weight.copy_(kept)
 assert off(chat) < 1e-3
-print(f"weights as they were: equal within 0.001; loads again: {Session.load(path, smollm2).tokens == chat.tokens}")
+loaded = Session.load(path, smollm2).tokens == chat.tokens
+print(f"weights as they were: equal within 0.001; loads again: {loaded}")
 
 # %% [markdown] id="explain-two"
 # Neither the old model's answer nor the new one's. Shapes say nothing about where numbers come from: fingerprints do, of model and
@@ -663,8 +691,9 @@ guess = {"in memory": None, "on disk": None}
 # %% id="store-put"
 def show(what):
     held = sorted(store.list())
-    ready, kept = ([one.name for one in held if getattr(one, where)] for where in ("in_ram", "on_disk"))
-    print(f"{what:22} in memory: {', '.join(ready) or 'none':12} on disk: {', '.join(kept) or 'none'}")
+    ready = ", ".join(one.name for one in held if one.in_ram)
+    kept = ", ".join(one.name for one in held if one.on_disk)
+    print(f"{what:22} in memory: {ready or 'none':12} on disk: {kept or 'none'}")
 
 
 for name, session in sessions.items():
@@ -707,7 +736,8 @@ print("after close:", len(list(path.with_name("lazy").glob("files/*"))), "files"
 # Which version is found afterwards?
 
 # %% id="guess-crash"
-guess = {"temporary name": None, "not in the index": None, "old one still there": None}  # 3 or 4 ids
+# 3 or 4 ids?
+guess = {"temporary name": None, "not in the index": None, "old one still there": None}
 
 # %% id="crash-program"
 program = """
@@ -737,8 +767,10 @@ for moment in ("temporary name", "not in the index", "old one still there"):
     left = len(list(place.glob("files/*")))
     with SessionStore(place) as store:
         ids = store.read("ana").about["ids"]
-    print(f"{moment:20} {left} files left; reopened: {len(list(place.glob('files/*')))} file, {len(ids)} ids")
-    assert done.returncode == 9 and left == 2 and len(ids) == (4 if moment == "old one still there" else 3)
+    files = len(list(place.glob("files/*")))
+    print(f"{moment:20} {left} files left; reopened: {files} file, {len(ids)} ids")
+    assert done.returncode == 9 and left == 2
+    assert len(ids) == (4 if moment == "old one still there" else 3)
 
 # %% [markdown] id="explain-crash"
 # Never half a session, and no litter. A file is added under a name of its own; a row in the index (SQLite) says which file counts, and that
@@ -751,6 +783,9 @@ for moment in ("temporary name", "not in the index", "old one still there"):
 # The ids are the conversation, the cache holds a prefix of them, and a turn computes the rest: what is new, and the one token that the last
 # answer left. Text is derived, so rendering and encoding it again may miss what is cached. A file is believed only when its digest, its
 # model and its tokenizer are the right ones.
+#
+# Measured on this machine. Prefix cache and session lie in or near each other's spread: at this length the copies weigh little
+# beside the pass.
 
 # %% id="measured" tags=["volatile"]
 from kvcourse import prefill, timed
@@ -788,11 +823,12 @@ moves = {
     "prefix cache": f"{here.cache.length * ROW / 1e6:.1f} MB copied",
     "session from its file": f"{len(data) / 1e6:.1f} MB read",
 }
-print(f"turn 7 on this machine: {len(prompt)} prompt tokens\n\n{'':24} {'computed':>8} {'':16} first token after")
+print(f"turn 7 on this machine: {len(prompt)} prompt tokens\n")
+print(f"{'':24} {'computed':>8} {'':16} first token after")
 for (name, way), n_tokens in zip(ways.items(), computed, strict=True):
     took = timed(way, runs=5)
-    spread = f"({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})"
-    print(f"{name:24} {n_tokens:8} {moves.get(name, ''):>16} {took.median_s * 1e3:6.0f} ms {spread}")
+    first = f"{took.median_s * 1e3:6.0f} ms ({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})"
+    print(f"{name:24} {n_tokens:8} {moves.get(name, ''):>16} {first}")
 print(f"\nmedian of 5 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="next"

@@ -27,12 +27,12 @@ import torch
 from kvcourse import load_model
 from kvcourse.context.agent import replayed_tokens, run_agent, scripted
 from kvcourse.context.parts import flat, n_tokens, shared_tokens
-from kvcourse.context.policies import CompactNearLimit, CropOldest, Externalise, ReplayAll, Summarise
+from kvcourse.context.policies import ReplayAll
 from kvcourse.context.summaries import DigestSummary, ModelSummary
 from kvcourse.errors import ContextOverflow, InputError
 from kvcourse.ledger import Ledger, Prices, TurnCount
 from kvcourse.providers import rules_of
-from kvcourse.viz.budget_plots import plot_bills, plot_parts, plot_two_figures, plot_windows, sent_of
+from kvcourse.viz.budget_plots import plot_parts, plot_two_figures, plot_windows, sent_of
 
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 
@@ -65,7 +65,7 @@ assert [len(prompt) for prompt in sent] == [5, 8, 11]
 toy = run_agent(scripted(3, system=3, task=2, answer=1, result=2), ReplayAll(), limit=20)
 assert [turn.prompt_tokens for turn in toy.ledger] == [len(prompt) for prompt in sent]
 names = {"assistant": "answer", "tool": "result"}
-parts = [[(names.get(part.role, part.role), len(part)) for part in window] for window in toy.windows]
+parts = [[(names.get(p.role, p.role), len(p)) for p in window] for window in toy.windows]
 plot_parts(parts, list(toy.ledger))
 
 # %% [markdown] id="derive"
@@ -105,7 +105,8 @@ for n in (15, 30, 60, 120):
     run = run_agent(scripted(n, **SIZES), ReplayAll(), limit=120_000)
     sent = run.ledger.totals.prompt_tokens
     assert sent == by_formula(n, 2450, 100, 700)
-    print(f"{n:5}{run.ledger[-1].prompt_tokens:15,}{sent:12,}" + (f"   {sent / before:.2f} times" if before else ""))
+    times = f"   {sent / before:.2f} times" if before else ""
+    print(f"{n:5}{run.ledger[-1].prompt_tokens:15,}{sent:12,}{times}")
     before = sent
 
 # %% [markdown] id="explain-square"
@@ -135,27 +136,28 @@ guess = {"in the window, percent": None, "sent so far, in windows": None}
 
 # %% id="two"
 nine = Ledger(32_000, list(replay.ledger)[:9])
+sent_so_far = nine.totals.prompt_tokens
 print(f"occupancy    {nine.occupancy:7,} of {nine.limit:,} tokens: {nine.share:.0%}")
-print(f"sent so far  {nine.totals.prompt_tokens:7,} tokens: {nine.totals.prompt_tokens / nine.limit:.2f} windows")
-assert nine.share <= 1 < nine.totals.prompt_tokens / nine.limit
+print(f"sent so far  {sent_so_far:7,} tokens: {sent_so_far / nine.limit:.2f} windows")
+assert nine.share <= 1 < sent_so_far / nine.limit
 
 # %% id="two-plot"
 plot_two_figures({"an agent that sends everything": list(replay.ledger)}, 32_000)
 
 # %% [markdown] id="gauge-fault"
-# A gauge that divides the second by the size of the window says 159 % after step 9, while nearly three quarters of the window are empty. This
-# happened: Claude Code's status data carried cumulative figures (issue 13783), ccusage drew them as a share of the window (823: "1000 %+"),
-# OpenClaw showed 228 % (83526). Ours cannot: the ledger takes nothing the window could not have held.
+# A gauge that divides the second by the size of the window says 159% after step 9, while nearly three quarters of the window are empty. This
+# happened: Claude Code's status data carried cumulative figures (issue 13783), ccusage drew them as a share of the window (823: "1000%+"),
+# OpenClaw showed 228% (83526). Ours cannot: the ledger takes nothing the window could not have held.
 
 # %% id="gauge-refused"
 gauge = Ledger(32_000)
 try:
-    gauge.record(TurnCount(nine.totals.prompt_tokens, 0, 100))
+    gauge.record(TurnCount(sent_so_far, 0, 100))
 except InputError as fault:
     print(fault)
 
 # %% [markdown] id="explain-gauge"
-# Cutting it off at 100 % hides the fault and keeps the harm: such a gauge cries wolf in step 7, and after a real clean-up it does not fall. What can be
+# Cutting it off at 100% hides the fault and keeps the harm: such a gauge cries wolf in step 7, and after a real clean-up it does not fall. What can be
 # full gets a percentage. What only grows gets a number, and a price.
 
 # %% [markdown] id="ask-computed"
@@ -168,7 +170,8 @@ except InputError as fault:
 guess = None
 
 # %% id="computed"
-print(f"{totals.prompt_tokens:,} sent = {totals.cached_tokens:,} cached + {totals.computed_tokens:,} computed")
+cached, computed = totals.cached_tokens, totals.computed_tokens
+print(f"{totals.prompt_tokens:,} sent = {cached:,} cached + {computed:,} computed")
 assert totals.computed_tokens == 2450 + 29 * (700 + 1)
 cold = run_agent(task, ReplayAll(), limit=32_000, cached=False)
 assert cold.ledger.totals.computed_tokens == totals.prompt_tokens
@@ -185,7 +188,8 @@ assert cold.ledger.totals.computed_tokens == totals.prompt_tokens
 rules = rules_of("anthropic")
 prices = rules.prices(completion=5.0)  # the rules say nothing about output; 4 to 8 is common
 print(f"{rules.title}, as of {rules.as_of}")
-print(f"computed (and stored) {prices.computed}, cached {prices.cached}, written by the model {prices.completion}")
+print(f"computed (and stored) {prices.computed}, cached {prices.cached}")
+print(f"written by the model {prices.completion}")
 
 # %% [markdown] id="ask-bill"
 # What does the task cost with a cache, and what without one, where each input token costs 1? And which class is the largest item of the
@@ -199,7 +203,8 @@ NO_CACHE = Prices(computed=1.0, cached=1.0, completion=5.0)
 with_cache, without = replay.billed(prices), cold.billed(NO_CACHE)
 print(f"{'':9}{'cached':>10}{'computed':>10}{'written':>10}{'together':>10}")
 for name, bill in {"with": with_cache, "without": without}.items():
-    print(f"{name:9}{bill.cached:10,.0f}{bill.computed:10,.0f}{bill.completion:10,.0f}{bill.total:10,.0f}")
+    figures = bill.cached, bill.computed, bill.completion, bill.total
+    print(f"{name:9}" + "".join(f"{figure:10,.0f}" for figure in figures))
 assert with_cache.cached > max(with_cache.computed, with_cache.completion)
 
 # %% [markdown] id="explain-bill"
@@ -223,6 +228,9 @@ except ContextOverflow as fault:
 
 
 # %% id="policies"
+from kvcourse.context.policies import CompactNearLimit, CropOldest, Externalise, Summarise
+
+
 def reference(handle):
     return tuple(handle.ljust(20).encode())  # 20 ids that stand for a result
 
@@ -240,7 +248,7 @@ for policy in [*policies, CompactNearLimit(DigestSummary(300), share=0.8)]:
 # | crop oldest | whole steps go, the oldest first, when there is no more room |
 # | summarise | all but the last four steps become one summary of 300 tokens, at every request |
 # | externalise | a result of more than 256 tokens never enters: a **handle** does, 20 tokens, by which it can be fetched |
-# | compact near the limit | nothing, until the window is 80 % full; then all but the last step becomes one summary, behind system and task |
+# | compact near the limit | nothing, until the window is 80% full; then all but the last step becomes one summary, behind system and task |
 
 # %% [markdown] id="ask-policies"
 # Replacing old turns by something shorter is called **compaction**. All five do the same task. Cropping sends fewer tokens than replaying
@@ -253,16 +261,12 @@ guess = []
 print(f"{'':24}{'occupancy':>17}{'cumulative':>16}{'':>11}{'summaries':>10}")
 print(f"{'':24}{'most':>8}{'at the end':>12}{'sent':>10}{'computed':>12}{'read':>11}{'billed':>11}")
 for name, run in runs.items():
-    ledger, read = run.ledger, sum(turn.prompt_tokens for turn in run.summaries)
-    figures = (
-        max(turn.occupancy for turn in ledger),
-        ledger.occupancy,
-        ledger.totals.prompt_tokens,
-        ledger.totals.computed_tokens,
-    )
-    most, end, sent, computed = figures
-    print(f"{name:24}{most:8,}{end:12,}{sent:10,}{computed:12,}{read:11,}{run.billed(prices).total:11,.0f}")
-    assert ledger.totals.cached_tokens + computed == sent and most <= ledger.limit
+    ledger, total = run.ledger, run.ledger.totals
+    most, end = max(turn.occupancy for turn in ledger), ledger.occupancy
+    sent, computed = total.prompt_tokens, total.computed_tokens
+    read, bill = sum(turn.prompt_tokens for turn in run.summaries), run.billed(prices).total
+    print(f"{name:24}{most:8,}{end:12,}{sent:10,}{computed:12,}{read:11,}{bill:11,.0f}")
+    assert total.cached_tokens + computed == sent and most <= ledger.limit
 
 # %% id="windows-plot"
 plot_windows({name: sent_of(run, run.ledger.limit) for name, run in runs.items()})
@@ -282,15 +286,19 @@ plot_two_figures({"compact near the limit": list(runs["compact near the limit"].
 # What remains is the price of each class.
 
 # %% id="bills-plot"
-plot_bills({name: run.billed(prices) for name, run in runs.items()}, f"input tokens, at prices of {rules.as_of}")
+from kvcourse.viz.budget_plots import plot_bills
+
+bills = {name: run.billed(prices) for name, run in runs.items()}
+plot_bills(bills, f"input tokens, at prices of {rules.as_of}")
 
 # %% id="order"
-billed = {name: run.billed(prices).total for name, run in runs.items()}
+billed = {name: bill.total for name, bill in bills.items()}
 sent = {name: run.ledger.totals.prompt_tokens for name, run in runs.items()}
-assert sorted(billed, key=billed.get)[0] == "externalise" and sorted(billed, key=billed.get)[-1] == "crop oldest"
+cheapest, fewest = sorted(billed, key=billed.get), sorted(sent, key=sent.get)
+print("cheapest first:", ", ".join(cheapest))
+print("fewest sent:   ", ", ".join(fewest))
+assert cheapest[0] == "externalise" and cheapest[-1] == "crop oldest"
 assert sent["crop oldest"] < sent["replay all"] and billed["crop oldest"] > 3 * billed["replay all"]
-print("cheapest first:", ", ".join(sorted(billed, key=billed.get)))
-print("fewest sent:   ", ", ".join(sorted(sent, key=sent.get)))
 
 # %% [markdown] id="explain-order"
 # The two orders differ, so "it sends fewer tokens" is no argument. What counts is how much of it is computed, and that is decided by
@@ -301,8 +309,10 @@ print("fewest sent:   ", ", ".join(sorted(sent, key=sent.get)))
 # **Change one thing:** the price list. Where a cached token costs half, or nothing is cached at all, does the order stay?
 
 # %% id="providers"
-lists = {name: rules_of(name).prices() for name in ("anthropic", "deepseek", "gemini", "openai")} | {"no cache": NO_CACHE}
-print(f"{'cached / computed':24}" + "".join(f"{one.cached:>6} / {one.computed:<5}" for one in lists.values()))
+providers = ("anthropic", "deepseek", "gemini", "openai")
+lists = {name: rules_of(name).prices() for name in providers} | {"no cache": NO_CACHE}
+factors = (f"{one.cached:>6} / {one.computed:<5}" for one in lists.values())
+print(f"{'cached / computed':24}" + "".join(factors))
 print(f"{'':24}" + "".join(f"{name:>12}  " for name in lists))
 for name, run in runs.items():
     print(f"{name:24}" + "".join(f"{run.billed(one).total:12,.0f}  " for one in lists.values()))
@@ -331,12 +341,15 @@ class SummaryFirst(CompactNearLimit):
         return sorted(super().window(kept, new, limit), key=lambda part: part.role != "summary")
 
 
-behind, first = runs["compact near the limit"], run_agent(task, SummaryFirst(DigestSummary(300)), limit=16_000)
+behind = runs["compact near the limit"]
+first = run_agent(task, SummaryFirst(DigestSummary(300)), limit=16_000)
 for run in (behind, first):
-    print(f"{run.policy:24}{run.ledger.totals.prompt_tokens:9,} sent {run.ledger.totals.computed_tokens:8,} computed")
+    total = run.ledger.totals
+    print(f"{run.policy:24}{total.prompt_tokens:9,} sent {total.computed_tokens:8,} computed")
 more = first.ledger.totals.computed_tokens - behind.ledger.totals.computed_tokens
-print(f"{more:,} more = {len(first.summaries)} compactions × {n_tokens(first.windows[0]):,} fixed tokens")
-assert more == len(first.summaries) * n_tokens(first.windows[0])
+n_compactions, fixed = len(first.summaries), n_tokens(first.windows[0])
+print(f"{more:,} more = {n_compactions} compactions × {fixed:,} fixed tokens")
+assert more == n_compactions * fixed
 
 # %% [markdown] id="explain-first"
 # To the token: each compaction computes the fixed part anew. With large fixed parts this is money: an issue at Claude Code (94197,
@@ -350,26 +363,25 @@ assert more == len(first.summaries) * n_tokens(first.windows[0])
 # most often, one log file a step, eight steps, a window of 400. The script says what is written; SmolLM2 computes everything else.
 
 # %% id="text-task"
+import textwrap
+
 from kvcourse.context.texts import handle_text, text_script
 
 smollm2 = load_model("smollm2")
 tok = smollm2.tokenizer
 logs = text_script(tok, n_steps=8, lines=6)
-print(tok.decode(flat(run_agent(logs, ReplayAll(), limit=1000).windows[1])))
+second = tok.decode(flat(run_agent(logs, ReplayAll(), limit=1000).windows[1]))
+print(*(textwrap.fill(line, 90) for line in second.splitlines()), sep="\n")
 
 # %% id="model-counts"
 for policy in (CompactNearLimit, SummaryFirst):
     counted = run_agent(logs, policy(DigestSummary(30, tok.vocab_size)), limit=400)
     ran = run_agent(logs, policy(DigestSummary(30, tok.vocab_size)), limit=400, model=smollm2)
     assert list(ran.ledger) == list(counted.ledger)
-    print(
-        f"{policy.name:24}computed:",
-        *(turn.computed_tokens for turn in ran.ledger),
-        "· together",
-        ran.ledger.totals.computed_tokens,
-    )
-fixed = n_tokens(ran.windows[0])
-print(f"the same as counted; the difference is {len(ran.summaries)} × {fixed} = {len(ran.summaries) * fixed}")
+    computed = [turn.computed_tokens for turn in ran.ledger]
+    print(f"{policy.name:24}computed:", *computed, "· together", sum(computed))
+times, fixed = len(ran.summaries), n_tokens(ran.windows[0])
+print(f"the same as counted; the difference is {times} × {fixed} = {times * fixed}")
 
 # %% [markdown] id="ask-summary-price"
 # ### Who writes the summary
@@ -383,27 +395,27 @@ guess = {"computed, fresh": None, "computed, appended": None}
 # %% id="warm"
 INSTRUCTION = 20  # tokens of "write down what was done so far"
 fresh = list(behind.summaries)
-before = [n_tokens(a) for a, b in pairwise(behind.windows) if n_tokens(b) < n_tokens(a)]  # the windows that were compacted
+sizes = [n_tokens(window) for window in behind.windows]
+before = [a for a, b in pairwise(sizes) if b < a]  # of the windows that were compacted
 appended = [TurnCount(size + INSTRUCTION, size, 300) for size in before]
 for name, turns in {"fresh": fresh, "appended": appended}.items():
-    bill = Ledger(32_000, turns).billed(prices)
-    sums = Ledger(32_000, turns).totals
-    print(
-        f"{name:10}{sums.prompt_tokens:7,} read, {sums.computed_tokens:6,} computed; reading costs {bill.cached + bill.computed:7,.0f}"
-    )
+    bill, sums = Ledger(32_000, turns).billed(prices), Ledger(32_000, turns).totals
+    cost = bill.cached + bill.computed
+    counted_as = f"{sums.prompt_tokens:7,} read, {sums.computed_tokens:6,} computed"
+    print(f"{name:10}{counted_as}; reading costs {cost:7,.0f}")
 
 # %% id="warm-bill"
 reading = [Ledger(32_000, turns).billed(prices) for turns in (fresh, appended)]
 cost = [bill.cached + bill.computed for bill in reading]
 print(f"avoidable: {1 - cost[1] / cost[0]:.0%} of what reading for the summaries costs")
-total = billed["compact near the limit"] - cost[0] + cost[1]
-print(
-    f"the whole task: {billed['compact near the limit']:,.0f} or {total:,.0f}; replaying, in twice the window: {billed['replay all']:,.0f}"
-)
-assert total < billed["replay all"] < billed["compact near the limit"]
+as_sent, replayed = billed["compact near the limit"], billed["replay all"]
+total = as_sent - cost[0] + cost[1]
+print(f"the whole task: {as_sent:,.0f} or {total:,.0f}")
+print(f"replaying, in twice the window: {replayed:,.0f}")
+assert total < replayed < as_sent
 
 # %% [markdown] id="explain-warm"
-# An issue at opencode (25120, April 2026) said of real sessions what this cell says of ours: about 90 % of what compaction costs is an avoidable
+# An issue at opencode (25120, April 2026) said of real sessions what this cell says of ours: about 90% of what compaction costs is an avoidable
 # miss. The window is warm at that moment, and will never be again. Read it once more, at a tenth of the price, and only then let it go.
 
 # %% [markdown] id="real-summary"
@@ -434,11 +446,11 @@ took, text = write.counts[0], tok.decode(flat(gone))
 same = TurnCount(usage.prompt_tokens, usage.cached_tokens, took.completion_tokens)
 for name, turn in {"fresh": took, "appended": same}.items():
     price = Ledger(1000, [turn]).billed(prices).total
-    print(
-        f"{name:9}{turn.prompt_tokens:4} read, {turn.computed_tokens:4} computed, {turn.completion_tokens} written: {price:.0f}"
-    )
+    read = f"{turn.prompt_tokens:4} read, {turn.computed_tokens:4} computed"
+    print(f"{name:9}{read}, {turn.completion_tokens} written: {price:.0f}")
 print(write.texts[0])
-print(f"\n'restarted': {text.count('restarted')} times in what goes, {write.texts[0].count('restarted')} times in the summary")
+goes, stays = (said.count("restarted") for said in (text, write.texts[0]))
+print(f"\n'restarted': {goes} times in what goes, {stays} times in the summary")
 
 # %% [markdown] id="explain-summary"
 # A model of 135 million parameters goes on with the log instead of summing it up. Larger ones write better ones, and the point stays: a summary
@@ -468,9 +480,11 @@ from kvcourse.context.parts import Part
 
 fetched = shelf.fetch("result-2")
 window = list(out.windows[-1])
-after = [*window, Part("assistant", tuple(tok.encode("result-2<|im_end|>", special=True)), 8), fetched]
-print(f"{n_tokens(window)} tokens, then {n_tokens(after)}: the first {shared_tokens(window, after)} are the same")
-assert fetched.tokens == logs.steps[1].result and shared_tokens(window, after) == n_tokens(window)
+asks = Part("assistant", tuple(tok.encode("result-2<|im_end|>", special=True)), 8)
+after = [*window, asks, fetched]
+same = shared_tokens(window, after)
+print(f"{n_tokens(window)} tokens, then {n_tokens(after)}: the first {same} are the same")
+assert fetched.tokens == logs.steps[1].result and same == n_tokens(window)
 
 # %% [markdown] id="explain-fetch"
 # It does not: a fetch appends, like every step. So a fetch costs one more step. Back to the large task, where all 29 results went
@@ -482,7 +496,8 @@ guess = None
 # %% id="fetches"
 bill, occupancy, n = billed["externalise"], runs["externalise"].ledger.occupancy, 0
 while bill < billed["replay all"]:
-    turn = TurnCount(occupancy + 700, occupancy - 1, 100)  # the result comes, the answer names the next one
+    # The result comes, the answer names the next one
+    turn = TurnCount(occupancy + 700, occupancy - 1, 100)
     bill, occupancy, n = bill + Ledger(10**6, [turn]).billed(prices).total, turn.occupancy, n + 1
     if occupancy <= 16_000:
         fits = n
@@ -520,8 +535,9 @@ guess = {"A": None, "B": None, "C": None}
 hidden = {"A": runs["compact near the limit"], "B": runs["externalise"], "C": runs["crop oldest"]}
 print("request   " + "".join(f"{name + ': prompt':>14}{'cached':>8}" for name in hidden))
 for i in (11, 12, 13, 14, 17, 18):
-    shown = [run.ledger[i] for run in hidden.values()]
-    print(f"{i + 1:7}   " + "".join(f"{turn.prompt_tokens:14,}{turn.cached_tokens:8,}" for turn in shown))
+    shown = (run.ledger[i] for run in hidden.values())
+    figures = (f"{turn.prompt_tokens:14,}{turn.cached_tokens:8,}" for turn in shown)
+    print(f"{i + 1:7}   " + "".join(figures))
 
 # %% [markdown] id="reading-text"
 # Two subtractions read such a log. *Came*: this prompt, less the last prompt and its answer. *Found*: the cached tokens, against all that the
@@ -532,7 +548,9 @@ for i in (11, 12, 13, 14, 17, 18):
 def read(before, now):
     came, left = now.prompt_tokens - before.occupancy, before.occupancy - 1
     what = f"{came} came" if came >= 0 else "something left"
-    return what if now.cached_tokens == left else f"{what}, nothing found from token {now.cached_tokens + 1:,} on"
+    if now.cached_tokens == left:
+        return what
+    return f"{what}, nothing found from token {now.cached_tokens + 1:,} on"
 
 
 for name, run in hidden.items():
@@ -548,18 +566,22 @@ for name, run in hidden.items():
 # finds nothing in request 15, and goes on as before: did something at its beginning change?
 
 # %% id="twins"
-short = run_agent(scripted(30, **SIZES | {"result": 20}), ReplayAll(), limit=16_000)  # tools that say little
+# An agent whose tools say little:
+short = run_agent(scripted(30, **SIZES | {"result": 20}), ReplayAll(), limit=16_000)
 print("B, and an agent without handles:", list(short.ledger) == list(runs["externalise"].ledger))
 
 
 class Restarted(ReplayAll):
     def window(self, kept, new, limit):
-        parts = super().window(kept, new, limit)
-        return [Part("system", (1, *parts[0].tokens[1:])), *parts[1:]] if new[0].step == 14 else parts
+        front, *rest = super().window(kept, new, limit)
+        if new[0].step == 14:
+            front = Part("system", (1, *front.tokens[1:]))
+        return [front, *rest]
 
 
 changed = list(run_agent(task, Restarted(), limit=32_000).ledger)
-pause = [TurnCount(t.prompt_tokens, 0 if i == 15 else t.cached_tokens, 100) for i, t in enumerate(replay.ledger, start=1)]
+pause = list(replay.ledger)
+pause[14] = TurnCount(pause[14].prompt_tokens, 0, 100)  # request 15
 print("a changed beginning, and a coffee break:", changed == pause)
 assert list(short.ledger) == list(runs["externalise"].ledger) and changed == pause
 
@@ -588,18 +610,21 @@ assert list(short.ledger) == list(runs["externalise"].ledger) and changed == pau
 # tokens within the prompt, others beside it; opencode (4416) added them twice and compacted far too early. `usage_of` knows the names.
 
 # %% id="own-log"
+import json
+
 from kvcourse.providers import usage_of
 
-mine = [
-    {"prompt_tokens": 5200, "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens": 310},
-    {"prompt_tokens": 9100, "prompt_tokens_details": {"cached_tokens": 5120}, "completion_tokens": 150},
-    {"prompt_tokens": 9900, "prompt_tokens_details": {"cached_tokens": 1024}, "completion_tokens": 200},
-]  # yours
+mine = """
+{"prompt_tokens": 5200, "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens": 310}
+{"prompt_tokens": 9100, "prompt_tokens_details": {"cached_tokens": 5120}, "completion_tokens": 150}
+{"prompt_tokens": 9900, "prompt_tokens_details": {"cached_tokens": 1024}, "completion_tokens": 200}
+"""  # yours
 book = Ledger(128_000)
-for usage in mine:
-    seen = usage_of("openai", usage)
+for line in mine.split("\n")[1:-1]:
+    seen = usage_of("openai", json.loads(line))
     book.record(TurnCount(seen.prompt_tokens, seen.cached_tokens, seen.completion_tokens))
-print(f"window {book.share:.1%} · sent {book.totals.prompt_tokens:,} · computed {book.totals.computed_tokens:,}")
+sent, computed = book.totals.prompt_tokens, book.totals.computed_tokens
+print(f"window {book.share:.1%} · sent {sent:,} · computed {computed:,}")
 print(*(read(a, b) for a, b in pairwise(book)), sep="\n")
 
 # %% [markdown] id="explain-own-log"
@@ -625,8 +650,10 @@ print(*(read(a, b) for a, b in pairwise(book)), sep="\n")
 from kvcourse import PreallocatedCache, prefill, timed
 
 prompt = flat(run_agent(logs, ReplayAll(), limit=1000).windows[4])
-cases = {"appended": len(prompt) - 64, "summary behind the fixed part": fixed, "summary first, or a pause": 0}
-print(f"a request of {len(prompt)} tokens on this machine\n\n{'after':32}{'computed':>9}   first token after")
+cases = {"appended": len(prompt) - 64, "summary behind the fixed part": fixed}
+cases |= {"summary first, or a pause": 0}
+print(f"a request of {len(prompt)} tokens on this machine\n")
+print(f"{'after':32}{'computed':>9}   first token after")
 for name, known in cases.items():
     cache = PreallocatedCache(len(prompt))
     if known:
@@ -637,7 +664,8 @@ for name, known in cases.items():
         cache.truncate(known)
 
     took = timed(request, runs=3)
-    print(f"{name:32}{len(prompt) - known:9}{took.median_s * 1e3:11.0f} ms ({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})")
+    first = f"{took.median_s * 1e3:11.0f} ms ({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})"
+    print(f"{name:32}{len(prompt) - known:9}{first}")
 print(f"\nmedian of 3 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="next"

@@ -31,8 +31,8 @@ from kvcourse.prefix.cache import RadixPrefixCache
 from kvcourse.prompts.bodies import body_of, render
 from kvcourse.prompts.layout import lint_requests
 from kvcourse.providers import Logged, replay_requests, rules_of, usage_of
-from kvcourse.viz.layout_picture import CLOCK, DOCUMENTS, HISTORY, QUESTION, SYSTEM, TOOLS, plot_layouts, requests_of, toggled
-from kvcourse.viz.layout_widget import layout_editor
+from kvcourse.viz import layout_editor
+from kvcourse.viz.layout_picture import plot_layouts, requests_of, toggled
 
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 
@@ -106,14 +106,20 @@ SAID = [
 # %% id="desk-log"
 def turns(k, asked=lambda j, question: question):
     """The conversation up to its k-th question, counted from 0."""
-    pairs = [({"role": "user", "content": asked(j, q)}, {"role": "assistant", "content": a}) for j, (q, a) in enumerate(SAID)]
-    return [message for pair in pairs[: k + 1] for message in pair][:-1]
+    messages = []
+    for j, (question, answer) in enumerate(SAID[: k + 1]):
+        messages.append({"role": "user", "content": asked(j, question)})
+        messages.append({"role": "assistant", "content": answer})
+    return messages[:-1]
 
 
 def conversation(system, asked=lambda j, question: question, **more):
     """The five requests of one conversation, as a client would log them."""
-    extra = [{name: make(k) for name, make in more.items()} for k in range(5)]
-    return [{"messages": [{"role": "system", "content": system(k)}, *turns(k, asked)]} | extra[k] for k in range(5)]
+    log = []
+    for k in range(5):
+        messages = [{"role": "system", "content": system(k)}, *turns(k, asked)]
+        log.append({"messages": messages, **{name: make(k) for name, make in more.items()}})
+    return log
 
 
 plain = conversation(lambda k: RULES)
@@ -132,15 +138,17 @@ seconds = {}
 
 
 def judged(name, log):
-    """Lint a log; send it to SmolLM2 with a radix prefix cache as well, and hold the one against the other."""
+    """Lint a log, send it to SmolLM2 with a radix prefix cache, and compare what both count."""
     report, pc = lint_requests(log, tok), RadixPrefixCache(smollm2, max_bytes=2**28)
     ids = [render(body_of(body), tok).ids for body in log]
     start = time.perf_counter()
     usages = [generate(smollm2, one, max_new_tokens=1, prefix_cache=pc).usage for one in ids]
     seconds[name] = time.perf_counter() - start
-    assert [one.cached_tokens for one in report.counts] == [one.cached_tokens for one in usages]  # token for token
-    total, hits = (sum(getattr(one, what) for one in usages) for what in ("prompt_tokens", "cached_tokens"))
-    print(f"{name:26} prompt {total:5}  found {hits:5}  computed {total - hits:5}  {report.groups[0].cause.replace('_', ' ')}")
+    # Token for token
+    assert [one.cached_tokens for one in report.counts] == [one.cached_tokens for one in usages]
+    total, hits = sum(one.prompt_tokens for one in usages), sum(one.cached_tokens for one in usages)
+    cause = report.groups[0].cause.replace("_", " ")
+    print(f"{name:26} prompt {total:5}  found {hits:5}  computed {total - hits:5}  {cause}")
     return report
 
 
@@ -231,7 +239,8 @@ guess = None
 # %% id="tools"
 def tool(name, what, argument):
     parameters = {"type": "object", "properties": {argument: {"type": "string"}}}
-    return {"type": "function", "function": {"name": name, "description": what, "parameters": parameters}}
+    function = {"name": name, "description": what, "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
 OFFERED = [
@@ -357,7 +366,7 @@ print(f"{5 * len(seconds)} predictions, all of them equal to what was counted")
 # ### The layout editor
 #
 # Choose a part in the list (click, or arrow keys), move it with *up* and *down*, mark it as fixed or as changing, and watch
-# hits and bill. It opens with OpenAI's rules, which count in steps of 128 tokens; under *local* every token counts. Before you
+# hits and bill (in dollars, at 3.00 for a million input tokens). It opens with OpenAI's rules, which count in steps of 128 tokens; under *local* every token counts. Before you
 # move the clock: which single place costs least, and does it matter whether it stands in front of the question or behind it?
 
 # %% id="layout-editor" tags=["volatile"]
@@ -369,6 +378,8 @@ layout_editor()
 # crops its oldest turn is.
 
 # %% id="editor-counts"
+from kvcourse.viz.layout_picture import CLOCK, DOCUMENTS, HISTORY, QUESTION, SYSTEM, TOOLS
+
 orders = {
     "clock in front": (CLOCK, TOOLS, SYSTEM, DOCUMENTS, HISTORY, QUESTION),
     "documents behind the history": (TOOLS, SYSTEM, HISTORY, DOCUMENTS, CLOCK, QUESTION),
@@ -387,13 +398,14 @@ for name, parts in orders.items():
 # course, a small file a provider, with sources and dates. They move: look the day up, and the note.
 
 # %% id="rules"
-print(f"{'':20}{'as of':>11}{'minimum':>9}{'step':>6}{'lifetime':>10}{'read':>7}{'write':>7}  found by")
-variants = ("openai", "openai:tenth", "openai:breakpoints", "anthropic", "anthropic:1h", "gemini", "gemini:4096")
-for name in ("local", *variants, "deepseek"):
+print(f"{'':20}      as of  minimum  step  lifetime   read  write  found by")
+names = "local openai openai:tenth openai:breakpoints anthropic anthropic:1h gemini gemini:4096"
+for name in [*names.split(), "deepseek"]:
     r = rules_of(name)
     minutes = "-" if r.lifetime_seconds is None else f"{r.lifetime_seconds / 60:,.0f} min"
-    step, how = f"{r.granularity_tokens:6}", r.matching.replace("_", " ")
-    print(f"{name:20}{r.as_of!s:>11}{r.minimum_tokens:9,}{step}{minutes:>10}{r.read:7}{r.write:7}  {how}")
+    steps = f"{r.minimum_tokens:9,}{r.granularity_tokens:6}{minutes:>10}"
+    how = r.matching.replace("_", " ")
+    print(f"{name:20}{r.as_of!s:>11}{steps}{r.read:7}{r.write:7}  {how}")
 
 # %% [markdown] id="explain-rules"
 # **Minimum**: a shorter prefix is not kept, and no error says so. **Step** (granularity): hits are counted in whole ones.
@@ -406,8 +418,8 @@ for name in ("local", *variants, "deepseek"):
 # provider that is missing is one more file like `kvcourse/providers/openai.toml`.
 
 # %% [markdown] id="ask-money"
-# The five requests of the editor, a thousand such conversations, at 3.00 for a million input tokens (in any currency; without a
-# cache that is 38.25). One column a provider, one row a layout. In which column does the order matter most? In which cells does
+# The five requests of the editor, a thousand such conversations, at 3.00 dollars for a million input tokens (without a cache
+# that is 38.25). One column a provider, one row a layout. In which column does the order matter most? In which cells does
 # a cache cost more than none?
 
 # %% id="guess-money"
@@ -433,7 +445,8 @@ for layout, parts in layouts.items():
 # And with a minimum of 4,096 none of these prompts is cached, in whatever order.
 
 # %% id="money-figure"
-plot_layouts({name: layouts[name] for name in ("documents by score", "fixed, growing, changing")}, "anthropic", base_price=3.0)
+two = {name: layouts[name] for name in ("documents by score", "fixed, growing, changing")}
+plot_layouts(two, "anthropic", base_price=3.0)
 
 # %% [markdown] id="minimum"
 # ### Why the rules change the best layout
@@ -448,14 +461,14 @@ guess = None
 # %% id="minimum-counts"
 def asked_often(n_fixed, n=100, n_question=60):
     """The same fixed tokens, and each time another question."""
-    return [[*range(n_fixed), *range(5000 + 100 * k, 5000 + 100 * k + n_question)] for k in range(n)]
+    starts = range(5000, 5000 + 100 * n, 100)
+    return [[*range(n_fixed), *range(start, start + n_question)] for start in starts]
 
 
 for n_fixed in (900, 1050):
     replayed = replay_requests(asked_often(n_fixed), "openai:tenth")
-    print(
-        f"{n_fixed} fixed: {replayed.prompt_tokens:7,} prompt tokens, hit rate {replayed.hit_rate:4.0%}, billed as {replayed.cost:7,.0f}"
-    )
+    rate, sent = replayed.hit_rate, replayed.prompt_tokens
+    print(f"{n_fixed} fixed: {sent:7,} sent, hit rate {rate:4.0%}, billed as {replayed.cost:7,.0f}")
 assert replayed.cost < 96_000 / 4
 
 # %% [markdown] id="explain-minimum"
@@ -465,8 +478,9 @@ assert replayed.cost < 96_000 / 4
 # **The step.** With 128, a fixed part of 1,279 tokens gives as much as one of 1,152.
 
 # %% id="step"
+rules = {name: rules_of(name) for name in ("local", "openai", "deepseek")}
 for n_tokens in (1023, 1024, 1151, 1152, 1279, 1280):
-    print(n_tokens, {name: rules_of(name).reusable(n_tokens) for name in ("local", "openai", "deepseek")})
+    print(n_tokens, {name: one.reusable(n_tokens) for name, one in rules.items()})
 
 # %% [markdown] id="ask-marks"
 # **Breakpoints.** Some APIs mark the newest message on their own, and let you add marks. A fixed part of 2,000 tokens, and ten different
@@ -477,12 +491,14 @@ guess = {"newest message": None, "fixed part, too": None}
 
 # %% id="marks"
 questions = asked_often(2000, n=10)
+# ends: where a content block of the request (here: fixed part, question) ends;
+# marks: which of these are breakpoints
 for where, marks in {"newest message": (2060,), "fixed part, too": (2000, 2060)}.items():
-    # ends: where a content block of the request (here: fixed part, question) ends; marks: which of these are breakpoints
     log = [Logged(ids, 60.0 * k, ends=(2000, 2060), marks=marks) for k, ids in enumerate(questions)]
     replayed = replay_requests(log, "anthropic")
     hits = sum(one.cached_tokens > 0 for one in replayed.counts)
-    print(f"{where:16} {hits} of 10 hit, billed as {replayed.cost:6,.0f} of {replayed.cost_without_cache:6,.0f}")
+    paid, whole = replayed.cost, replayed.cost_without_cache
+    print(f"{where:16} {hits} of 10 hit, billed as {paid:6,.0f} of {whole:6,.0f}")
 
 # %% [markdown] id="explain-marks"
 # None, though all ten begin with the same 2,000 tokens: what was stored ended with another question. A mark says *where to store*; a later
@@ -496,7 +512,7 @@ for where, marks in {"newest message": (2060,), "fixed part, too": (2000, 2060)}
 
 # %% id="lookback"
 def steps(n_blocks, between=()):
-    """Four requests of an agent that grows by so many blocks of 100 tokens a step, marked at the end and `between`."""
+    """Four requests of an agent that grows by so many blocks of 100 tokens a step."""
     for k in range(1, 5):
         ends = tuple(range(2000, 2000 + 100 * n_blocks * k + 1, 100))
         extra = {ends[-1] - 100 * back for back in between}
@@ -505,10 +521,8 @@ def steps(n_blocks, between=()):
 
 for n_blocks, between in ((12, ()), (24, ()), (24, (12,))):
     counts = replay_requests(steps(n_blocks, between), "anthropic").counts
-    print(
-        f"{n_blocks} blocks a step, {1 + len(between)} marks:",
-        *(f"{one.cached_tokens:6,} of {one.prompt_tokens:6,}" for one in counts),
-    )
+    found_of = (f"{one.cached_tokens:6,} of {one.prompt_tokens:6,}" for one in counts)
+    print(f"{n_blocks} blocks a step, {1 + len(between)} marks:", *found_of)
 
 # %% [markdown] id="explain-lookback"
 # The text is the same, the order is the same, and nothing is found. The second mark, 12 blocks in front of the end, has the end of the last
@@ -524,7 +538,8 @@ guess = {"an hour from": None, "none from": None}
 # %% id="lifetime"
 print("every      none    5 min   1 hour")
 for minutes in (1, 4, 6, 30, 59, 90):
-    log = [Logged(ids, 60.0 * minutes * k, (2000, 2060), (2000,)) for k, ids in enumerate(questions)]
+    times = [60.0 * minutes * k for k in range(10)]
+    log = [Logged(*one, (2000, 2060), (2000,)) for one in zip(questions, times, strict=True)]
     bills = [replay_requests(log, name).cost for name in ("anthropic", "anthropic:1h")]
     print(f"{minutes:3} min {20_600:8,}" + "".join(f"{bill:9,.0f}" for bill in bills))
 
@@ -543,20 +558,24 @@ for minutes in (1, 4, 6, 30, 59, 90):
 guess = {"openai": None, "anthropic": None, "deepseek": None}
 
 # %% id="usage"
-answers = {
-    "openai": {"input_tokens": 2600, "input_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 400}},
-    "anthropic": {"input_tokens": 200, "cache_read_input_tokens": 2000, "cache_creation_input_tokens": 400},
-    "deepseek": {"prompt_tokens": 2600, "prompt_cache_hit_tokens": 2000, "prompt_cache_miss_tokens": 600},
-}
+details = {"cached_tokens": 2000, "cache_write_tokens": 400}
+openai = {"input_tokens": 2600, "input_tokens_details": details}
+anthropic = {"input_tokens": 200, "cache_read_input_tokens": 2000}
+anthropic |= {"cache_creation_input_tokens": 400}
+deepseek = {"prompt_tokens": 2600, "prompt_cache_hit_tokens": 2000}
+deepseek |= {"prompt_cache_miss_tokens": 600}
+answers = {"openai": openai, "anthropic": anthropic, "deepseek": deepseek}
+
 for name, usage in answers.items():
     prompt, counts = next(iter(usage.values())), usage_of(name, usage)
-    print(f"{name:10} prompt figure {prompt:5,}: 2,000 / {prompt:,} = {2000 / prompt:5.0%}   {counts}")
+    read = f"{counts.cached_tokens:,} of {counts.prompt_tokens:,}, {counts.written_tokens} written"
+    print(f"{name:10} 2,000 / {prompt:5,} = {2000 / prompt:5.0%}   in truth: {read}")
     assert (counts.prompt_tokens, counts.cached_tokens) == (2600, 2000)
 
 # %% [markdown] id="explain-usage"
 # **Included**: OpenAI's, Gemini's and DeepSeek's prompt figure is the whole prompt, and the cached one a part of it. Adding the two counts it
 # twice. **Excluded**: Anthropic's `input_tokens` is what was neither read nor written, and the prompt is the sum of three. A hit rate of
-# 1,000 % in a dashboard, or a prompt that seems to have shrunk, is this mistake.
+# 1,000% in a dashboard, or a prompt that seems to have shrunk, is this mistake.
 
 # %% id="usage-bill"
 for name, usage in answers.items():
@@ -578,7 +597,8 @@ guess = {"a request of its own": None, "one more turn": None}
 # %% id="summaries"
 whole = [*plain[-1]["messages"], {"role": "assistant", "content": SAID[-1][1]}]
 transcript = "\n".join(f"{one['role']}: {one['content']}" for one in whole)
-own = [{"role": "system", "content": "You summarise conversations."}, {"role": "user", "content": transcript}]
+own = [{"role": "system", "content": "You summarise conversations."}]
+own += [{"role": "user", "content": transcript}]
 more = [*whole, {"role": "user", "content": "Summarise this conversation in two sentences."}]
 for name, messages in {"a request of its own": own, "one more turn": more}.items():
     count = lint_requests([*plain, {"messages": messages}], tok).counts[-1]
@@ -595,7 +615,8 @@ assert count.cached_tokens > 0.8 * count.prompt_tokens
 def after_summary(where):
     """Three turns that follow a summary, which is written anew each time, or once."""
     for k in range(3):
-        summary = f"So far: the customer asked {3 + k if where != 'once' else 3} questions about one book."
+        asked = 3 + k if where != "once" else 3
+        summary = f"So far: the customer asked {asked} questions about one book."
         system = f"{summary}\n{RULES}" if where == "in front" else f"{RULES}\n{summary}"
         yield {"messages": [{"role": "system", "content": system}, *turns(k)]}
 
@@ -612,12 +633,17 @@ for where in ("in front", "behind, each turn", "once"):
 
 # %% id="cannot-judged"
 def page(n):
-    return " ".join(f"Page {n}, sentence {k}: {random.Random(10 * n + k).sample(sorted(SHELF), 3)}." for k in range(4))
+    drawn = [random.Random(10 * n + k).sample(sorted(SHELF), 3) for k in range(4)]
+    return " ".join(f"Page {n}, sentence {k}: {words}." for k, words in enumerate(drawn))
+
+
+def wanted(title):
+    question = {"role": "user", "content": f"Do you have {title}?"}
+    return {"messages": [{"role": "system", "content": RULES}, question]}
 
 
 honest = [{"messages": [{"role": "user", "content": page(n)}]} for n in range(3)]
-honest += [{"messages": [{"role": "system", "content": RULES}, {"role": "user", "content": f"Do you have {title}?"}]}
-           for title in ("Emma", "Dracula", "Persuasion")]  # fmt: skip
+honest += [wanted(title) for title in ("Emma", "Dracula", "Persuasion")]
 report = lint_requests(honest, tok)
 print(report)
 assert report.faults == []
@@ -651,18 +677,22 @@ long_rules = conversation(lambda k: f"It is 2026-03-02 10:0{k}:12. " + 20 * f"{R
 with log.open("w") as file:
     for k, body in enumerate(long_rules):
         usage = {"prompt_tokens": 1430 + 30 * k, "prompt_tokens_details": {"cached_tokens": 0}}
-        print(json.dumps({"timestamp": f"2026-03-02T10:0{k}:12Z", "request": body, "usage": usage}), file=file)
+        line = {"timestamp": f"2026-03-02T10:0{k}:12Z", "request": body, "usage": usage}
+        print(json.dumps(line), file=file)
 
 
 # %% id="lint"
 def kvcourse(*words):
     """What you would type into a terminal."""
-    done = subprocess.run([sys.executable, "-m", "kvcourse", *words], capture_output=True, text=True, cwd=folder.name)
-    print(f"$ kvcourse {' '.join(words)}\n{done.stdout}{done.stderr}[exit status {done.returncode}]")
+    command = [sys.executable, "-m", "kvcourse", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder.name)
+    print(f"$ kvcourse {' '.join(words)}\n{done.stdout}{done.stderr}", end="")
+    print(f"[exit status {done.returncode}]")
     return done
 
 
-done = kvcourse("lint", log.name, "--provider", "openai:tenth", "--price", "3", "--html", "desk.html", "--exit-code")
+options = "--provider openai:tenth --price 3 --html desk.html --exit-code"
+done = kvcourse("lint", log.name, *options.split())
 assert done.returncode == 1  # there is something to mend
 
 # %% [markdown] id="explain-lint"
@@ -708,13 +738,17 @@ assert "<script" not in text  # a log holds what strangers wrote
 # *for* a minimum, a step, a set of marks and an interval.
 
 # %% id="measured" tags=["volatile"]
-pairs = [("clock in front", "left out"), ("id in front", "id in a header"), ("tools as they come", "tools by name"),
-         ("five documents by score", "five documents by name"), ("two by score, in front", "two with their question"),
-         ("two versions", "one version")]  # fmt: skip
-print(
-    f"SmolLM2 on this machine: five prompts until their first token, in seconds, one run each\n\n{'':26} {'before':>7} {'after':>7}"
-)
-for before, after in pairs:
+pairs = {
+    "clock in front": "left out",
+    "id in front": "id in a header",
+    "tools as they come": "tools by name",
+    "five documents by score": "five documents by name",
+    "two by score, in front": "two with their question",
+    "two versions": "one version",
+}
+print("SmolLM2 on this machine: five prompts until their first token, in seconds, one run each\n")
+print(f"{'':26} {'before':>7} {'after':>7}")
+for before, after in pairs.items():
     print(f"{before:26} {seconds[before]:7.2f} {seconds[after]:7.2f}   {after}")
 
 # %% [markdown] id="next"

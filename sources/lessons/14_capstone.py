@@ -27,7 +27,7 @@ from pathlib import Path
 
 import torch
 
-from kvcourse import PagedCache, PagedPool, PreallocatedCache, QuantizedCache, generate, kv_bytes_per_token, load_model
+from kvcourse import PagedCache, PagedPool, PreallocatedCache, kv_bytes_per_token, load_model
 from kvcourse.prefix.cache import RadixPrefixCache
 from kvcourse.sessions.session import Session
 from kvcourse.viz.session_plots import Arrived, plot_turns
@@ -56,12 +56,16 @@ guess = {
 
 # %% id="desk"
 RULES = (
-    "You are the front desk of a small library. Answer in one short sentence. Open from Tuesday to Saturday, 10 to 18. "
-    "A card is free. Books are lent for four weeks, films for one. Late books cost nothing. The reading room is upstairs."
+    "You are the front desk of a small library. Answer in one short sentence. "
+    "Open from Tuesday to Saturday, 10 to 18. "
+    "A card is free. Books are lent for four weeks, films for one. Late books cost nothing. "
+    "The reading room is upstairs."
 )
 pool = PagedPool(smollm2, 64, block_tokens=16)  # lesson 09: one memory for everybody
 shared = RadixPrefixCache(smollm2, max_bytes=2**26)  # lesson 10: one index for everybody
-desk = {name: Session(smollm2, system=RULES, cache=PagedCache(pool), prefix_cache=shared) for name in ("ana", "ben")}  # 11
+desk = {}
+for name in ("ana", "ben"):  # lesson 11: a conversation for each
+    desk[name] = Session(smollm2, system=RULES, cache=PagedCache(pool), prefix_cache=shared)
 
 # %% [markdown] id="explain-desk"
 # In the order of the guess: the KV cache (06), the prefix cache (10), the session (11), pages (09), copy-on-write (09), the session file
@@ -72,7 +76,7 @@ desk = {name: Session(smollm2, system=RULES, cache=PagedCache(pool), prefix_cach
 
 # %% id="serve"
 def off(session):
-    """Largest difference between logits from what a session kept, and those of one pass over all its ids."""
+    """How far logits from what a session kept are from those of one pass over all its ids."""
     ids, cache = session.tokens + tok.encode("\nAnd"), session.cache.fork()
     kept = smollm2(torch.tensor([ids[cache.length :]]), cache=cache)[0]
     fresh = smollm2(torch.tensor([ids]), logits_to_keep=len(kept))[0]
@@ -88,7 +92,8 @@ def serve(name, question):
     assert off(desk[name]) < 1e-3
     copied, computed = reply.usage.cached_tokens - held, reply.usage.computed_tokens
     arrived.setdefault(name, []).append(Arrived(held, copied, computed))
-    print(f"{name}: {held:3} held + {copied:2} copied + {computed:2} computed, {pool.blocks.n_used:2} blocks · {reply.text}")
+    rows = f"{held:3} held + {copied:2} copied + {computed:2} computed"
+    print(f"{name}: {rows}, {pool.blocks.n_used:2} blocks\n     {reply.text}")
     return reply
 
 
@@ -180,17 +185,21 @@ print(json.dumps([reply.usage.computed_tokens, reply.text]), flush=True)
 os._exit(9)
 """
 there = subprocess.run([sys.executable, "-c", program, folder.name], capture_output=True, text=True)
-print("exit status", there.returncode, "·", *json.loads(there.stdout))
+computed, said = json.loads(there.stdout)
+print(f"exit status {there.returncode} · {computed} computed\n     {said}")
 
 # %% id="resume"
 with SessionStore(folder.name) as store:
     back = store.get("ana", smollm2)
 here = desk["ana"].send("What if I am late?", max_new_tokens=16)  # the same turn, in memory
-assert back.tokens == desk["ana"].tokens and [here.usage.computed_tokens, here.text] == json.loads(there.stdout)
+assert back.tokens == desk["ana"].tokens
+assert [here.usage.computed_tokens, here.text] == json.loads(there.stdout)
 
 replies = [chat.send("Thank you.", max_new_tokens=8) for chat in (back, desk["ana"])]
-assert replies[0].usage == replies[1].usage and all(off(chat) < 1e-3 for chat in (back, desk["ana"]))
-print(f"{replies[0].usage.cached_tokens} cached, {replies[0].usage.computed_tokens} computed, in both")
+assert replies[0].usage == replies[1].usage
+assert all(off(chat) < 1e-3 for chat in (back, desk["ana"]))
+usage = replies[0].usage
+print(f"{usage.cached_tokens} cached, {usage.computed_tokens} computed, in both")
 
 # %% [markdown] id="explain-kill"
 # Only the new question. Model, tokenizer and every bit of the file were verified on the way (lesson 11), so "resumed" means the same ids, the
@@ -206,9 +215,14 @@ print(f"{replies[0].usage.cached_tokens} cached, {replies[0].usage.computed_toke
 guess = {"bytes, of 1": None, "largest difference of a logit": None}
 
 # %% id="smaller"
+from kvcourse import QuantizedCache
+
 ids = torch.tensor([desk["ana"].tokens])
-exact, small = PreallocatedCache(ids.shape[1]), QuantizedCache(bits=8, group_tokens=16, residual_tokens=16)
-logits = {cache: torch.cat([smollm2(part, cache=cache) for part in ids.split(32, dim=1)], dim=1)[0] for cache in (exact, small)}
+exact = PreallocatedCache(ids.shape[1])
+small = QuantizedCache(bits=8, group_tokens=16, residual_tokens=16)
+logits = {}
+for cache in (exact, small):
+    logits[cache] = torch.cat([smollm2(part, cache=cache) for part in ids.split(32, dim=1)], dim=1)
 difference = (logits[small] - logits[exact]).abs().max().item()
 print(f"{small.nbytes / exact.nbytes:.2f} of the bytes; exact: {exact.exact} and {small.exact}")
 print(f"largest difference of a logit: {difference:.1f}")
@@ -237,9 +251,12 @@ except CacheMisuse as fault:
 for name in ("ana", "ben"):
     ledger = desk[name].ledger
     sums = ledger.totals
-    print(f"{name}: window {ledger.occupancy} of {ledger.limit} ({ledger.share:.1%}); {sums.turns} turns, {sums.prompt_tokens} sent,"
-          f" {sums.cached_tokens} cached + {sums.computed_tokens} computed, {sums.completion_tokens} written")  # fmt: skip
-    assert sums.prompt_tokens == sums.cached_tokens + sums.computed_tokens == sum(turn.prompt_tokens for turn in ledger)
+    window = f"window {ledger.occupancy} of {ledger.limit} ({ledger.share:.1%})"
+    sent = f"{sums.cached_tokens} cached + {sums.computed_tokens} computed"
+    print(f"{name}: {window}; {sums.turns} turns")
+    print(f"     {sums.prompt_tokens} sent = {sent}; {sums.completion_tokens} written")
+    assert sums.prompt_tokens == sums.cached_tokens + sums.computed_tokens
+    assert sums.prompt_tokens == sum(turn.prompt_tokens for turn in ledger)
 
 # %% [markdown] id="ask-hosted"
 # And if a hosted model stood behind the desk? Its client would send every conversation whole. Lesson 13's linter reads the log, before
@@ -251,17 +268,21 @@ guess = None
 # %% id="log"
 log = []
 for name, number in (("ana", 1), ("ben", 1), ("ana", 2), ("ben", 2), ("ana", 3)):
-    log.append({"messages": desk[name].messages[: 2 * number]})  # the system part, and all up to question `number`
+    up_to = desk[name].messages[: 2 * number]  # the system part, and all to that question
+    log.append({"messages": up_to})
 print(f"{len(log)} requests, of", *(len(request["messages"]) for request in log), "messages")
 
 # %% id="predicted"
+from kvcourse import generate
 from kvcourse.prompts.layout import lint_requests
 
 report = lint_requests(log, tok)
 real = RadixPrefixCache(smollm2, max_bytes=2**26)
 for request, count in zip(log, report.counts, strict=True):
-    usage = generate(smollm2, tok.encode_chat(request["messages"]), max_new_tokens=1, prefix_cache=real).usage
-    print(f"{count.prompt_tokens:4} tokens, {count.cached_tokens:4} predicted, {usage.cached_tokens:4} found")
+    prompt = tok.encode_chat(request["messages"])
+    usage = generate(smollm2, prompt, max_new_tokens=1, prefix_cache=real).usage
+    predicted, found = count.cached_tokens, usage.cached_tokens
+    print(f"{count.prompt_tokens:4} tokens, {predicted:4} predicted, {found:4} found")
     assert (count.prompt_tokens, count.cached_tokens) == (usage.prompt_tokens, usage.cached_tokens)
 assert report.faults == []
 
@@ -278,8 +299,9 @@ def bills(times):
     requests = [Logged([*rules, *tok.encode_chat(request["messages"][1:])]) for request in log]
     for provider in ("local", "openai", "deepseek"):
         billed = replay_requests(requests, provider)
+        share = billed.cost / billed.cost_without_cache
         print(
-            f"{provider:9} {billed.hit_rate:4.0%} found, {billed.cost / billed.cost_without_cache:4.0%} of the bill without a cache"
+            f"{provider:9} {billed.hit_rate:4.0%} found, {share:4.0%} of the bill without a cache"
         )
 
 
@@ -295,12 +317,17 @@ bills(25)
 # %% [markdown] id="clock-text"
 # **Change one thing.** The desk's next version is told the time. The same requests, with a clock in front:
 
+
 # %% id="clock"
-clocked = [{"messages": [{"role": "system", "content": f"It is 10:0{n}. {RULES}"}, *request["messages"][1:]]}
-           for n, request in enumerate(log)]  # fmt: skip
-report = lint_requests(clocked, tok)
+def clocked(n, request):
+    told = {"role": "system", "content": f"It is 10:0{n}. {RULES}"}
+    return {"messages": [told, *request["messages"][1:]]}
+
+
+report = lint_requests([clocked(n, request) for n, request in enumerate(log)], tok)
 (group,) = report.faults
-print(f"{group.cause}: {group.tokens_lost} of {group.prompt_tokens} tokens lost; {group.cached_tokens} still found")
+lost, found = group.tokens_lost, group.cached_tokens
+print(f"{group.cause}: {lost} of {group.prompt_tokens} tokens lost; {found} still found")
 assert group.cause == "clock"
 
 # %% [markdown] id="certificate-text"
@@ -448,7 +475,8 @@ print(f"J: {by_name['J'].fault} ({by_name['J'].source})")
 show_source(keeping.ZeroKeepsAll.truncate)
 
 # %% [markdown] id="explain-j"
-# `length or self.length`: in Python 0 is false, so "keep nothing" became "no limit". Two libraries shipped it. The next patient:
+# `length or self.length`: in Python 0 is false, so "keep nothing" became "no limit". Two libraries shipped it (the numbers are
+# issues and pull requests). The next patient:
 
 # %% id="patient-e"
 wrong_lines("E")
@@ -460,11 +488,12 @@ wrong_lines("E")
 guess = None
 
 # %% id="patient-e-name"
-print(f"E: {by_name['E'].fault} ({by_name['E'].source}). {by_name['E'].told}")
+print(f"E: {by_name['E'].fault} ({by_name['E'].source}).\n{by_name['E'].told}")
 window, text_of_40 = by_name["E"].make(gpt, 8), torch.tensor([text * 4])[:, :40]
 for stop in (8, 16, 40):
     gpt(text_of_40[:, window.length : stop], cache=window)
-    print(f"{window.length:3} tokens: {window.nbytes // kv_bytes_per_token(gpt.config, 8)} rows in memory, of which 8 are seen")
+    rows = window.nbytes // kv_bytes_per_token(gpt.config, 8)
+    print(f"{window.length:3} tokens: {rows} rows in memory, of which 8 are seen")
 
 # %% [markdown] id="explain-e"
 # Same logits, and it still did not happen: a window is there to save memory, and this one saves none. What a cache is *for* has
@@ -480,7 +509,7 @@ wrong_lines("L")
 guess = None
 
 # %% id="patient-l-name"
-print(f"L: {by_name['L'].fault} ({by_name['L'].source}). {by_name['L'].told}")
+print(f"L: {by_name['L'].fault} ({by_name['L'].source}).\n{by_name['L'].told}")
 
 # %% [markdown] id="explain-l"
 # A hit handed out by reference: right until somebody goes on from it; then the next one who asks reads rows of that other text.
@@ -496,13 +525,16 @@ guess = None
 # %% id="all-symptoms"
 from kvcourse.viz.capstone_plots import plot_symptoms
 
-charts = {one.name: {seen.what: seen.is_right for seen in symptoms(one.make).observations} for one in single}
+charts = {}
+for one in single:
+    charts[one.name] = {seen.what: seen.is_right for seen in symptoms(one.make).observations}
 speed = next(what for what in charts["A"] if what.startswith("tokens computed"))
 plot_symptoms(charts, speed=speed)
 
 # %% id="speed"
 slow = [name for name, seen in charts.items() if not seen[speed]]
-print(f"{len(single) - len(slow)} of {len(single)} broken caches are as fast as a right one; not so: {' '.join(slow)}")
+fast = len(single) - len(slow)
+print(f"{fast} of {len(single)} broken caches are as fast as a right one; not so: {' '.join(slow)}")
 finds = {what: sum(not seen[what] for seen in charts.values()) for what in charts["A"]}
 best = max(finds, key=finds.get)
 print(f"the observation that finds most, {best!r}, finds {finds[best]}")
@@ -522,9 +554,11 @@ assert len(slow) == 1 and finds[best] < len(single) / 2
 guess = {"caught": None, "blamed": None}
 
 # %% id="blame"
-caught = [specimen.name for specimen in SPECIMENS if not prove(specimen.make, None if specimen.kind == "prefix" else gpt).ok]
+models = {"kv": gpt, "prefix": None}
+caught = [one.name for one in SPECIMENS if not prove(one.make, models[one.kind]).ok]
 blamed = [name for name, make in HEALTHY.items() if not prove(make, gpt).ok]
-print(f"caught: {len(caught)} of {len(SPECIMENS)}; right ones blamed: {len(blamed)} of {len(HEALTHY)}")
+print(f"caught: {len(caught)} of {len(SPECIMENS)}")
+print(f"right ones blamed: {len(blamed)} of {len(HEALTHY)}")
 assert len(caught) == len(SPECIMENS) and not blamed
 
 # %% [markdown] id="closing"
@@ -536,14 +570,19 @@ assert len(caught) == len(SPECIMENS) and not blamed
 
 # %% id="counted"
 turns = [turn for name in ("ana", "ben") for turn in desk[name].ledger]
-sent, said = sum(turn.prompt_tokens for turn in turns), sum(turn.completion_tokens for turn in turns)
-every = sum(sum(range(turn.prompt_tokens, turn.prompt_tokens + turn.completion_tokens)) for turn in turns)
+pairs = [(turn.prompt_tokens, turn.completion_tokens) for turn in turns]
+sent, said = (sum(numbers) for numbers in zip(*pairs, strict=True))
+every = sum(sum(range(prompt, prompt + new)) for prompt, new in pairs)
 kept = sum(turn.computed_tokens + turn.completion_tokens - 1 for turn in turns)
 reserved, pages = 2 * smollm2.config.context_length * ROW, pool.used_bytes
-print(f"{len(turns)} turns of two conversations: {sent} prompt tokens sent, {said} written\n\ntokens through the model")
-print(f"{every:10,}  no cache\n{sent + said - len(turns):10,}  a KV cache\n{kept:10,}  prefix cache and sessions, too")
-print(f"\nMB of K and V\n{reserved / 1e6:10,.0f}  two contexts reserved\n{pages / 1e6:10,.0f}  pages, a third branch included")
-print(f"{len(ids[0]) * ROW / 1e6:10,.1f}  Ana's rows\n{small.nbytes / 1e6:10,.1f}  Ana's rows in 8 bits, which are not exact")
+print(f"{len(turns)} turns of two conversations: {sent} prompt tokens sent, {said} written")
+print(f"\ntokens through the model\n{every:10,}  no cache")
+print(f"{sent + said - len(turns):10,}  a KV cache")
+print(f"{kept:10,}  prefix cache and sessions, too")
+print(f"\nMB of K and V\n{reserved / 1e6:10,.0f}  two contexts reserved")
+print(f"{pages / 1e6:10,.0f}  pages, a third branch included")
+print(f"{len(ids[0]) * ROW / 1e6:10,.1f}  Ana's rows")
+print(f"{small.nbytes / 1e6:10,.1f}  Ana's rows in 8 bits, which are not exact")
 
 # %% [markdown] id="measured-text"
 # And in seconds, on this machine: Ana's next question until its first token, four ways.
@@ -579,8 +618,10 @@ ways = {
 print(f"{len(prompt)} prompt tokens\n")
 for name, way in ways.items():
     took = timed(way, runs=3)
-    print(f"{name:24} {took.median_s * 1e3:6.0f} ms ({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})")
-print(f"\n{len(certified.results)} proofs, {certified.comparisons:,} comparisons: {certified.seconds:.1f} s")
+    spread = f"({took.min_s * 1e3:.0f} to {took.max_s * 1e3:.0f})"
+    print(f"{name:24} {took.median_s * 1e3:6.0f} ms {spread}")
+counts = f"{len(certified.results)} proofs, {certified.comparisons:,} comparisons"
+print(f"\n{counts}: {certified.seconds:.1f} s")
 print(f"median of 3 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="able"

@@ -21,9 +21,11 @@ MAKE = {
     "model_map": "live = model_map(model, text)",
     "memory_calculator": "live = memory_calculator()",
     "prefix_explorer": "live = prefix_explorer()",
+    "budget_gauges": "live = budget_gauges()",
+    "layout_editor": "live = layout_editor()",
 }
 NAMES = [name for name in MAKE if name != "prepare"]
-MOVED = {"memory_calculator": "choice", "model_map": "spot"}  # what is moved; else the slider
+MOVED = {"memory_calculator": "choice", "model_map": "spot", "layout_editor": "choice"}  # what is moved; else the slider
 TIMES = 12
 # From the key to the frame in which the new picture stands; a widget may have two, of which one changes.
 _CLOCK = """

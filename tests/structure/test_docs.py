@@ -23,8 +23,8 @@ def test_the_table_of_lessons_in_the_readme_is_the_course_s():
         (lesson.name[:2], lesson.question, lesson.builds) for lesson in LESSONS
     ]
     for (_, _, _, notebook, exercise), lesson in zip(rows, LESSONS, strict=True):
-        assert notebook.startswith("[ready]") == lesson.is_built(ROOT)
-        assert exercise.startswith("[ready]") == (ROOT / "exercises" / f"{lesson.name}.ipynb").is_file()
+        assert notebook.startswith("[open]") == lesson.is_built(ROOT)
+        assert exercise.startswith("[open]") == (ROOT / "exercises" / f"{lesson.name}.ipynb").is_file()
 
 
 def test_a_lesson_that_lands_makes_the_readme_stale(tmp_path):

@@ -11,7 +11,7 @@ from helpers import small_models as small_models
 from kvcourse.caches.make import make_cache
 from kvcourse.config import GPTConfig
 from kvcourse.generate import decode_step, generate, prefill
-from kvcourse.meter import Cost, Meter, count, timed
+from kvcourse.meter import Cost, Meter, count, device_name, timed
 
 pytestmark = pytest.mark.usefixtures("small_models")
 
@@ -182,6 +182,12 @@ def test_threads_do_not_see_each_others_meters():
 
 def test_costs_add_up_except_what_is_held_at_the_end():
     assert Cost(1, 2, 3, 4, 5) + Cost(10, 20, 30, 40, 50) == Cost(11, 22, 33, 44, 50)
+
+
+@pytest.mark.parametrize(("n", "named"), [(1, "CPU, 1 thread"), (2, "CPU, 2 threads")])
+def test_the_device_is_named_with_its_threads_counted_as_one_counts(monkeypatch, n, named):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n)
+    assert device_name().endswith(named)
 
 
 def test_timed_reports_the_median_and_the_spread_of_the_runs_it_counted():

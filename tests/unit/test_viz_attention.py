@@ -15,8 +15,9 @@ from kvcourse.models.llama import Llama
 from kvcourse.tiny import tiny_tokenizer
 from kvcourse.trace import trace
 from kvcourse.viz import attention_viewer, style, widgets
-from kvcourse.viz.attention_picture import MOST_NUMBERS, WIDTH, Patterns, draw_attention, look, plan
+from kvcourse.viz.attention_picture import MOST_NUMBERS, WIDTH, Patterns, draw_attention, draw_head, draw_query, look, plan
 from kvcourse.viz.attention_widget import _Controls, record_patterns
+from kvcourse.viz.frames import Backdrop
 
 TEXT = "ana is in the garden ."
 
@@ -106,6 +107,22 @@ def test_heads_and_rows_stand_apart_and_inside_the_figure(heads, T):
         box = text.get_window_extent()
         inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height
         assert inside, text.get_text()
+    caption, title = (
+        next(text.get_window_extent() for text in figure.axes[0].texts if part in text.get_text())
+        for part in ("each row", "at position")
+    )
+    assert caption.x1 + 5 < title.x0 <= at.bars.x * figure.dpi + 1
+    assert (
+        title.x0 > at.bars.x * figure.dpi - 1 or title.x1 > (WIDTH - 0.25) * figure.dpi
+    )  # only a long one begins further left
+
+
+def test_a_head_that_is_drawn_once_serves_every_query_and_keeps_nothing_of_the_last_one():
+    patterns = record_patterns(gpt(), TEXT)
+    below = Backdrop(draw_head(patterns, 1, 0))
+    for query in (5, 0, 3, 5):
+        drawn = below.png(lambda ax, query=query: draw_query(ax, patterns, 1, 0, query))
+        assert drawn == widgets.quick_png(draw_attention(patterns, 1, 0, query))
 
 
 def test_a_click_on_a_head_or_a_row_chooses_it():
@@ -136,3 +153,5 @@ def test_layers_heads_and_queries_that_do_not_exist_are_refused():
     for at, name in (((3, 0, 0), "layer"), ((0, 2, 0), "head"), ((0, 0, 6), "query"), ((-1, 0, 0), "layer")):
         with pytest.raises(InputError, match=f"No such {name}"):
             draw_attention(patterns, *at)
+    with pytest.raises(InputError, match="No such head"):
+        draw_head(patterns, 0, 2)

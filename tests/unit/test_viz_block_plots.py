@@ -67,7 +67,22 @@ def test_each_block_is_framed_once_and_numbered():
     ax = plot_memory({"m": ([None] * 8, 2)}, row_slots=4).axes[0]
     frames = [box for box in ax.patches if not box.get_fill()]
     assert [round(frame.get_width()) for frame in frames] == [2] * 4
-    assert [text.get_text() for text in ax.texts] == ["0", "1", "2", "3"]
+    assert [text.get_text() for text in ax.texts] == ["block 0", "block 1", "block 2", "block 3"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "named"),
+    [
+        ([Slot("A")] * 2, {"held": "held"}),
+        ([Slot("A"), Slot("A", "empty")], {"held": "held", "reserved, empty": "empty"}),
+        ([Slot("×2", "reused"), None], {"shared by several tables": "reused", "free": "empty"}),
+        ([Slot("A", "evicted"), Slot("A", "written")], {"evicted": "evicted", "written": "written"}),  # by their own names
+    ],
+)
+def test_the_key_of_a_memory_names_what_occurs_and_nothing_else(slots, named):
+    (legend,) = plot_memory({"m": (slots, 2)}, row_slots=2).legends
+    found = {text.get_text(): look(box) for text, box in zip(legend.get_texts(), legend.get_patches(), strict=True)}
+    assert found == {words: look_of(state) for words, state in named.items()}
 
 
 def test_memories_stand_one_below_the_other_with_their_titles():

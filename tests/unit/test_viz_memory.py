@@ -171,7 +171,7 @@ def test_each_choice_changes_the_sum_the_words_and_the_picture(controls):
     chosen = {"shape": LLAMA, "context_tokens": 8192}
     for part, value, change in (
         (controls.model, "mistral-7b", {"shape": SHAPES["mistral-7b"]}),
-        (controls.context, CONTEXTS.index(65_536), {"context_tokens": 65_536}),
+        (controls.context, 65_536, {"context_tokens": 65_536}),
         (controls.batch, 16, {"batch": 16}),
         (controls.dtype, "int8", {"dtype": "int8"}),
         (controls.window, 1024, {"window_tokens": 1024}),
@@ -191,7 +191,7 @@ def test_all_models_dtypes_and_lengths_can_be_chosen(controls):
     assert [value for _, value in controls.model.options] == list(SHAPES)
     assert [value for _, value in controls.dtype.options] == list(DTYPES)
     assert [value for _, value in controls.batch.options] == list(BATCHES)
-    assert (controls.context.min, controls.context.max) == (0, len(CONTEXTS) - 1)
+    assert controls.context.readout and controls.context.options == tuple((f"{n:,}", n) for n in CONTEXTS)
     assert max(CONTEXTS) == max(shape.context_tokens for shape in SHAPES.values())
     for part in (controls.model, controls.context, controls.batch, controls.dtype, controls.window):
         assert part.tooltip and part.description

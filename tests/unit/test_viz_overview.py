@@ -33,7 +33,7 @@ def test_every_column_says_both_counts(recorded):
     assert isinstance(figure, Figure)
     said = [(above.get_xlabel(), below.get_xlabel()) for above, below in zip(*[iter(figure.axes)] * 2, strict=True)]
     shown = [ax.xaxis.get_label().get_text() or ax.get_xlabel() for ax in figure.axes]
-    assert len(said) == 3 and shown[:3] == [f"without: {scene.tokens[0]} tokens through the model" for scene in recorded]
+    assert len(said) == 3 and shown[:3] == [f"without it: {scene.tokens[0]} tokens computed" for scene in recorded]
     assert shown[3:] == [f"with it: {scene.tokens[1]}" for scene in recorded]
 
 

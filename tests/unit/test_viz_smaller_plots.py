@@ -26,6 +26,13 @@ def test_a_ring_outlines_what_was_written_now_and_dots_what_is_empty():
     assert len({patch.get_linestyle() for patch in ax.patches}) == 2
 
 
+def test_a_ring_that_is_shown_from_later_on_outlines_only_what_was_written_since():
+    ax = plot_ring(STEPS[1:], ["b", "c"], before=STEPS[0]).axes[0]
+    written, held = style.SLOTS["written"].width, style.SLOTS["held"].width
+    assert [patch.get_linewidth() for patch in ax.patches] == [held, held, written, written, held, held]
+    assert [text.get_text() for text in ax.texts] == ["0", "1", "2", "3", "was 0", "1", "2"]
+
+
 def test_the_first_token_gets_a_bar_for_each_layer_in_both_panels():
     share, length = plot_first_token([0.1, 0.6], [1.5, 0.2], evenly=0.25).axes
     assert [bar.get_height() for bar in share.patches] == [0.1, 0.6]
@@ -42,6 +49,13 @@ def test_losses_are_means_of_the_last_few_and_stand_at_the_last_of_them():
     assert mark.get_xdata()[0] == 3 and ax.texts[0].get_text() == "it leaves"
 
 
+def test_the_legend_of_losses_covers_neither_a_line_nor_a_mark():
+    fig = plot_losses({"full": [1, 2, 3, 6], "window": [2, 2, 2, 2]}, over=2, marks={"it leaves": 3})
+    style.png(fig)  # now everything has its place
+    (ax,) = fig.axes
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+
+
 def test_channels_share_one_scale_over_all_panels():
     fig = plot_channels({"keys": np.array([[8.0, 0.0], [7.0, 1.0]]), "values": np.array([[0.5, -0.5]])})
     images = [ax.images[0] for ax in fig.axes if ax.images]
@@ -52,6 +66,7 @@ def test_channels_share_one_scale_over_all_panels():
 def test_memory_and_error_names_every_point_where_it_was_measured():
     ax = plot_memory_and_error(FAMILIES, exact=(8192.0, 16.9)).axes[0]
     places = {text.get_text(): text.xy for text in ax.texts}
+    assert places.pop("↙ better: down and left") == (0, 0)
     assert places == {"int8": (4096.0, 17.0), "int4": (2048.0, 18.0), "64": (2048.0, 50.0)}
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {"everything, 32 bits", "codes", "window"}
     assert ax.lines[0].get_ydata()[0] == 16.9 and ax.lines[1].get_xdata()[0] == 8192.0
@@ -63,6 +78,7 @@ def test_memory_and_error_names_every_point_where_it_was_measured():
         lambda: plot_ring([[0], [0, 1]], ["a", "b"]),
         lambda: plot_ring(STEPS, ["a"]),
         lambda: plot_ring([], []),
+        lambda: plot_ring(STEPS, ["a", "b", "c"], before=[0, 1]),
         lambda: plot_first_token([], [], evenly=0.5),
         lambda: plot_first_token([0.5], [1.0, 1.0], evenly=0.5),
         lambda: plot_losses({}, over=1, marks={}),

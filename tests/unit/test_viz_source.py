@@ -11,7 +11,7 @@ import pytest
 import kvcourse.config
 from kvcourse.config import GPTConfig, kv_bytes_per_token
 from kvcourse.errors import InputError, KVCourseError
-from kvcourse.viz import show_diff, show_source
+from kvcourse.viz import show_diff, show_source, source
 
 BEFORE = "def f(x):\n    # a < b\n    y = x + 1\n    return y\n"
 AFTER = "def f(x, n):\n    # a < b\n    y = x + n\n    return y\n"
@@ -89,7 +89,7 @@ def test_a_diff_keeps_its_signs_with_and_without_colour() -> None:
     rows = view._repr_html_().splitlines()
     assert [plain(row)[:2] for row in rows[3:5]] == ["- ", "+ "]
     assert ("background:#FDE4E1" in rows[3], "background:#DDF4E1" in rows[4]) == (True, True)
-    assert len({len(plain(row)) for row in rows[3:5]}) == 1  # coloured rows end at one edge
+    assert all("display:block" in row for row in rows[3:5])  # coloured rows end at one edge, the box's
 
 
 def test_a_diff_applies() -> None:
@@ -106,7 +106,28 @@ def test_empty_ranges_count_as_diff_tools_count_them() -> None:
 
 def test_equal_texts_say_so() -> None:
     view = show_diff(GPTConfig, GPTConfig)
-    assert repr(view).endswith("= no difference") and plain(view._repr_html_()).endswith("= no difference")
+    assert repr(view).endswith("= no difference") and plain(view._repr_html_()).endswith("= no difference\n")
+
+
+def test_a_long_line_goes_on_below_further_in_than_it_began() -> None:
+    def indents(view: object) -> list[tuple[float, float]]:
+        """Of each row, in em: how far in all of it is, and how far back its first line is moved."""
+        found = re.findall(r"padding-left:([\d.]+)em;text-indent:-([\d.]+)em", view._repr_html_())  # type: ignore[attr-defined]
+        return [(float(all_of_it), float(first)) for all_of_it, first in found]
+
+    text = "def f(x):\n    return x" + " + x" * 40
+    for view, margin in ((show_source(text), 3), (show_diff("", text, context=0), 2)):
+        assert "white-space:pre-wrap" in view._repr_html_() and "overflow-x" not in view._repr_html_()
+        rows = indents(view)
+        assert len(rows) == len(repr(view).splitlines()) and all(deep == back for deep, back in rows)
+        shallow, deep = (round(row[0] / source._CHARACTER) for row in rows[-2:])
+        assert (shallow, deep) == (margin + 4, margin + 8)
+
+
+def test_each_line_is_one_without_any_style() -> None:
+    """GitHub and mail programs take styles away."""
+    for view in (show_source(BEFORE), show_diff(BEFORE, AFTER)):
+        assert len(plain(view._repr_html_()).splitlines()) == len(repr(view).splitlines())
 
 
 def test_an_edit_elsewhere_in_the_file_changes_nothing() -> None:

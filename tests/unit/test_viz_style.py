@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from kvcourse.viz import source, style
 
@@ -143,6 +144,21 @@ def test_axes_carry_symbol_meaning_and_unit() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("$S$  keys attended (tokens)", "probability")
 
 
+@pytest.mark.parametrize(("low", "high"), [(48.0, 110.0), (0.5, 120.0), (300.0, 12_000.0)])
+def test_numbers_of_a_logarithmic_axis_are_plain_and_no_more_than_there_is_room_for(low: float, high: float) -> None:
+    with style.figure() as (fig, ax):
+        ax.set_yscale("log")
+        ax.set_ylim(low, high)
+        style.plain_numbers(ax.yaxis)
+    fig.draw_without_rendering()
+    shown = [tick.label1 for tick in (*ax.yaxis.get_major_ticks(), *ax.yaxis.get_minor_ticks())]
+    inside = [text for text in shown if text.get_text() and low <= text.get_position()[1] <= high]
+    assert len(inside) >= 2
+    assert [float(text.get_text().replace(",", "")) for text in inside] == [round(text.get_position()[1], 9) for text in inside]
+    boxes = sorted((text.get_window_extent() for text in inside), key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(boxes))
+
+
 def test_a_frame_names_the_role_by_letter_and_color_and_takes_any_name() -> None:
     with style.figure() as (fig, ax):
         style.frame(ax, style.ACTIVATION, "scores $q_7$")
@@ -155,3 +171,15 @@ def test_figures_need_no_torch() -> None:
     code = "import sys, kvcourse.viz.plots, kvcourse.viz.source; sys.exit('torch' in sys.modules)"
     folder = Path(style.__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=folder).returncode == 0
+
+
+def test_a_key_shows_each_box_with_what_may_stand_in_it() -> None:
+    kinds = [(style.SLOTS["held"], "A", "held"), (style.SLOTS["reused"], "×3", "shared"), (style.SLOTS["empty"], "", "free")]
+    with style.figure() as (fig, _):
+        legend = style.key(fig, kinds)
+    assert [text.get_text() for text in legend.get_texts()] == ["held", "shared", "free"]
+    hatches = [box.get_hatch() or "" for box in legend.get_patches()]
+    assert hatches == [slot.hatch for slot, _, _ in kinds]
+    inside = [text.get_text() for text in legend.findobj(Text) if text not in legend.get_texts()]
+    assert [mark for mark in inside if mark] == ["A", "×3"]
+    style.png(fig)

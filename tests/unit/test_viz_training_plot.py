@@ -16,6 +16,7 @@ from kvcourse.viz.training_plot import LiveCurve, steepest_rise
 class Step:
     step: int
     loss: float = 1.0
+    stage: int = 0
     recalls: list[tuple[int, float]] = field(default_factory=list)
 
 
@@ -128,6 +129,32 @@ def test_a_training_that_needed_fewer_steps_fills_the_whole_axis():
     assert "step 40 of 40" in curve.draw().axes[0].get_title(loc="left")
 
 
+def test_each_stage_begins_at_a_dotted_line_in_both_panels_that_says_which_it_is():
+    curve = LiveCurve(steps=100, chance=0.1)
+    for step, stage in ((1, 0), (20, 1), (21, 1), (60, 2), (64, 3), (70, 3)):
+        curve(Step(step, stage=stage))
+    assert curve.stages == [(20, 1), (60, 2), (64, 3)]
+    top, bottom = curve.draw().axes
+    for ax in (top, bottom):
+        upright = [line for line in ax.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
+        assert [line.get_xdata()[0] for line in upright] == [20, 60, 64]
+        assert {line.get_linestyle() for line in upright} == {":"}
+    assert [(text.get_text(), text.xy[0]) for text in top.texts] == [("stage 2", 20), ("3", 60), ("stage 4", 64)]
+    assert "stage 2 after step 20, 3 after step 60, 4 after step 64;" in training_plot._in_words(curve.draw())
+
+
+def test_training_in_one_stage_has_no_line_of_stages():
+    curve = trained(Screen(), steps=40, step_s=0.1)
+    assert curve.stages == [] and not curve.draw().axes[0].texts
+    assert "stage" not in training_plot._in_words(curve.draw())
+
+
+def test_the_loss_says_that_it_is_the_weighted_one():
+    curve = LiveCurve(steps=9, chance=0.1)
+    curve(Step(1))
+    assert curve.draw().axes[0].get_ylabel().split() == ["training", "loss,", "weighted", "(nats)"]
+
+
 def test_the_words_say_what_the_picture_shows():
     curve = trained(Screen(), steps=40, step_s=0.1)
     words = training_plot._in_words(curve.draw())
@@ -159,7 +186,7 @@ now = 0.0
 with LiveCurve(steps=9, chance=0.1, clock=lambda: now) as curve:
     for step in range(1, 6):
         now += 1.0
-        curve(SimpleNamespace(step=step, loss=1 / step, recalls=[(1, 0.5)]))
+        curve(SimpleNamespace(step=step, loss=1 / step, stage=0, recalls=[(1, 0.5)]))
 """
 
 

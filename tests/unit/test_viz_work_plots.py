@@ -31,6 +31,12 @@ def look_of(slot: style.SlotStyle) -> tuple:
     return look(slot.patch(0, 0))
 
 
+def key_of(figure) -> dict[str, tuple]:
+    """The key below a figure: {words: what its box looks like}."""
+    (legend,) = figure.legends
+    return {text.get_text(): look(box) for text, box in zip(legend.get_texts(), legend.get_patches(), strict=True)}
+
+
 def numbers(ax) -> dict[tuple[int, int], str]:
     return {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in ax.texts}
 
@@ -58,6 +64,15 @@ def test_passes_stand_from_top_to_bottom_and_name_their_tokens():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["pass 1", "pass 2"]
 
 
+def test_passes_have_a_key_of_what_occurs_and_nothing_else():
+    first, again, kept, none = "computed for the first time", "computed again, for the 2nd, 3rd … time", "kept", "no row"
+    written, held, empty = (look_of(style.SLOTS[state]) for state in ("written", "held", "empty"))
+    figure = plot_passes({"nothing kept": PLAIN, "rows kept": KEPT}, "ABCD")
+    assert key_of(figure) == {first: written, again: look_of(AGAIN), kept: held, none: empty}
+    assert key_of(plot_passes({"x": [[0, 1]]}, "AB")) == {first: written}
+    assert [ax.get_xlabel() for ax in figure.axes] == ["row of token"] * 2
+
+
 def test_counts_are_drawn_as_given_and_named_with_the_last():
     panels = {"one": {"plain": ([1, 2, 3], [4, 9, 1500]), "kept": ([1, 2, 3], [4, 5, 6])}, "all": {"plain": ([1, 2], [7, 8])}}
     one, both = plot_counts(panels, x="new tokens", y=["tokens", "rows"]).axes
@@ -77,12 +92,21 @@ def test_two_lines_of_a_panel_differ_in_more_than_their_colour():
 def test_a_changed_row_is_crossed_and_an_untouched_one_is_held():
     figure = plot_reach({"with": np.stack((EYE, TRIANGLE)), "without": np.stack((EYE, ~EYE))}, "abc")
     assert [ax.get_title("left") for ax in figure.axes] == ["layer 0", "layer 1"] * 2
-    assert [ax.get_ylabel() for ax in figure.axes] == ["with:\nexchanged", "", "without:\nexchanged", ""]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["exchanged token", ""] * 2
+    assert [ax.get_xlabel() for ax in figure.axes] == ["whose k and v"] * 4
     for ax, table in zip(figure.axes, (EYE, TRIANGLE, EYE, ~EYE), strict=True):
         for place, is_changed in np.ndenumerate(table):
             assert boxes(ax)[place] == look_of(style.SLOTS["evicted" if is_changed else "held"])
-        assert set(numbers(ax)) == {(int(row), int(column)) for row, column in np.argwhere(table)}
-        assert set(numbers(ax).values()) == {"×"}
+        crosses = [text.get_position() for text in ax.texts if text.get_text() == "×"]
+        assert sorted(crosses) == sorted((int(column), int(row)) for row, column in np.argwhere(table))
+
+
+def test_each_row_of_panels_stands_under_its_name_and_both_kinds_have_a_key():
+    figure = plot_reach({"with": np.stack((EYE, TRIANGLE)), "$a$": np.stack((EYE, ~EYE))}, "abc")
+    names = [[text.get_text() for text in ax.texts if text.get_text() != "×"] for ax in figure.axes]
+    assert names == [["with"], [], ["$a$"], []]
+    held, changed = look_of(style.SLOTS["held"]), look_of(style.SLOTS["evicted"])
+    assert key_of(figure) == {"k and v as they were, bit for bit": held, "changed": changed}
 
 
 def test_times_show_median_spread_and_device():

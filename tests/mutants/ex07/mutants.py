@@ -120,10 +120,14 @@ TRUNCATES = {
         + SET,
         "truncate.0. should keep none; the length is 5",
     ),
-    "zero refused": (TRUNCATE + REFUSE.replace("n < 0", "n <= 0") + SET, "truncate.0. was refused"),
+    "zero refused": (TRUNCATE + REFUSE.replace("n < 0", "n <= 0") + SET, "truncate.0. was refused.*only a number below 0"),
     "the whole length refused": (
-        TRUNCATE + REFUSE.replace("n > cache['length']", "n >= cache['length'] > 0") + SET,
-        "truncate.5. was refused",
+        TRUNCATE + REFUSE.replace("n > cache", "n >= cache") + SET,
+        "Of 5 tokens, truncate.5. was refused. It keeps all 5, which is right",
+    ),
+    "an empty cache refused": (
+        TRUNCATE + REFUSE.replace("n < 0", "not cache['length'] or n < 0") + SET,
+        "Of 0 tokens, truncate.0. was refused. In an empty cache there are 0 to keep",
     ),
     "no question asked": (TRUNCATE + SET, "the length is 4 and there was no ValueError.*come back to life"),
     "up to the capacity": (TRUNCATE + REFUSE.replace("['length']", "['capacity']") + SET, "come back to life"),

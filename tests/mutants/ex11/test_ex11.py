@@ -6,7 +6,7 @@ from exercise_runs import ExerciseRun
 
 RUN = ExerciseRun(
     "11",
-    before=("imports", "answers", "your-rows", "say", "file"),
+    before=("imports", "answers", "your-rows", "compare", "say", "file"),
     proofs=("your-proof", "file-proof", "foreign-proof"),
 )
 

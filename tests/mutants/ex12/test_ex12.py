@@ -6,7 +6,7 @@ from exercise_runs import ExerciseRun
 
 RUN = ExerciseRun(
     "12",
-    before=("imports", "answers", "ask", "run-agent", "judge"),
+    before=("imports", "answers", "ask", "run-agent", "judge", "ways"),
     proofs=("your-proof", "forecast-proof", "warm-proof"),
 )
 

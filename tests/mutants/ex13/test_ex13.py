@@ -8,7 +8,7 @@ from kvcourse.checks.ex13 import EXERCISE
 
 RUN = ExerciseRun(
     "13",
-    before=("imports", "common", "answers", "bodies", "pairs", "help-desk", "help-desk-log", "sent", "usages"),
+    before=("imports", "common", "answers", "bodies", "pairs", "help-desk", "asked-by", "help-desk-log", "sent", "usages"),
     proofs=("pairs-proof", "layout-proof", "found-proof", "bill-proof"),
 )
 
