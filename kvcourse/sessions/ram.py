@@ -42,10 +42,9 @@ class Memory:
         """Whether there is room for a session if all others go."""
         return size_bytes(content) <= self.max_bytes
 
-    def all(self) -> dict[str, Held]:
-        """What is held at this moment, current or not."""
+    def names(self) -> list[str]:
         with self._lock:
-            return dict(self._held)
+            return list(self._held)
 
     def put(self, name: str, content: SessionFile, version: int, now: float, pinned: bool | None) -> tuple[Held, Held | None]:
         """Hold what is nowhere else; return what is held now, and what was before.
@@ -103,9 +102,9 @@ class Memory:
             if self.has(name, held):
                 self._held[name] = self._held[name]._replace(version=version, saved=True)
 
-    def pop(self, name: str) -> Held | None:
+    def forget(self, name: str) -> None:
         with self._lock:
-            return self._held.pop(name, None)
+            self._held.pop(name, None)
 
     def drop(self, name: str, held: Held, *, instead: Held | None = None) -> None:
         """Forget this very content, or hold another in its place; nothing happens if it was replaced meanwhile."""

@@ -127,7 +127,9 @@ class SessionStore:
         """Forget a session, here and on disk; False if there was none."""
         require_name(name)
         with self._index.transaction():  # between the two, an earlier version could be read
-            held, known = self._ram.pop(name), self._index.forget(name)
+            held = self._ram.current(name, self._index.version(name))
+            self._ram.forget(name)
+            known = self._index.forget(name)
         self._folder.sweep()
         return known or held is not None
 
@@ -143,12 +145,12 @@ class SessionStore:
     def list(self) -> Listing:
         """Everything that `get` would find, the one used last first."""
         with self._index.transaction():  # what moves from memory to disk in the meantime would be in neither
-            rows, memory = {row.name: row for row in self._index.all()}, self._ram.all()
+            rows = {row.name: row for row in self._index.all()}
+            names = {*rows, *self._ram.names()}
+            memory = {name: self._ram.current(name, rows[name].version if name in rows else None) for name in names}
         listed = []
-        for name in {*rows, *memory}:
-            row, held = rows.get(name), memory.get(name)
-            if held is not None and not held.is_current(row.version if row else None):
-                held = None
+        for name, held in memory.items():
+            row = rows.get(name)
             if held is not None and not held.saved:
                 is_there = not self._is_old(held, row)
             else:

@@ -19,7 +19,7 @@ from kvcourse.viz.budget_plots import CACHED, COMPUTED, WRITTEN
 
 WIDTH, HEIGHT = 7.6, 4.1  # inches
 LEFT, RIGHT = 0.25, 7.35
-ROOM = style.SLOTS["empty"]
+HELD, ROOM = style.SLOTS["held"], style.SLOTS["empty"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _draw_window(ax: Axes, ledger: Ledger) -> None:
         style.ACTIVATION.text,
     )
     width = (RIGHT - LEFT) * ledger.share
-    _bar(ax, [(COMPUTED, width), (ROOM, RIGHT - LEFT - width)], 0.76)
+    _bar(ax, [(HELD, width), (ROOM, RIGHT - LEFT - width)], 0.76)
 
 
 def _draw_account(ax: Axes, reading: Reading) -> None:
@@ -112,7 +112,7 @@ def _draw_steps(figure: Figure, ledger: Ledger) -> None:
     heights = [turn.occupancy for turn in ledger]
     sides = [step + side for step in range(1, len(heights) + 1) for side in (-0.43, 0.43)]
     tops = [top for height in heights for top in (height, nan)][:-1]  # nan: the gap after it. A patch for each is slow
-    ax.stairs(tops, sides, fill=True, facecolor=COMPUTED.face, edgecolor=COMPUTED.edge, linewidth=0.5)
+    ax.stairs(tops, sides, fill=True, facecolor=HELD.face, edgecolor=HELD.edge, linewidth=0.5)
     ax.axhline(ledger.limit, color=style.INK, linewidth=1.2, linestyle=":")
     ax.set(xlim=(0.3, max(10, len(heights)) + 0.7), ylim=(0, 1.12 * ledger.limit), yticks=[0, ledger.limit / 2, ledger.limit])
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

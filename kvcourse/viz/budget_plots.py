@@ -15,7 +15,7 @@ from kvcourse.errors import InputError
 from kvcourse.ledger import Bill, TurnCount
 from kvcourse.viz import style
 
-CACHED, COMPUTED, SUMMARY = style.SLOTS["reused"], style.SLOTS["held"], style.AGGREGATE
+CACHED, COMPUTED, SUMMARY = style.SLOTS["reused"], style.SLOTS["written"], style.AGGREGATE
 WRITTEN = style.SlotStyle("written by the model", style.ACTIVATION.text, "#14532D", 1.0)
 CUMULATIVE, OCCUPANCY = (style.INK, "-"), (style.ACTIVATION.text, "--")  # colour and dash of a line
 NAMED = 1.42  # steps on the axis for each step drawn: the rest is for the lines' names
@@ -49,7 +49,7 @@ def _summary(window: Sequence[Any]) -> tuple[int, int] | None:
 
 
 def plot_parts(windows: Sequence[Sequence[tuple[str, int]]], counts: Sequence[TurnCount]) -> Figure:
-    """Small windows token by token, a row for each request: what was there before is hatched, what is new is plain.
+    """Small windows token by token, a row for each request: what was there before is hatched, what is new has a bold outline.
 
     windows: (name, tokens) of each part, in order. counts: of the same requests.
     Raises: InputError unless each window has as many tokens as its prompt.

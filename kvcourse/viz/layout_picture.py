@@ -69,7 +69,7 @@ def plot_layouts(
 ) -> Figure:
     """Conversations with the same parts in different orders, a panel each, on one scale: what is found, and the bill.
 
-    base_price: of a million input tokens; the bill is then money for a thousand such conversations.
+    base_price: dollars for a million input tokens; the bill is then that of a thousand such conversations.
     """
     if not layouts:
         raise InputError("There is nothing to draw.", expected="{title: parts}", got="nothing", todo="Give it a layout.")
@@ -95,7 +95,7 @@ def bill_in_words(replayed: Replayed, base_price: float | int | None = None) -> 
     if base_price is None:
         bill = f"billed as {replayed.cost:,.0f} of {replayed.cost_without_cache:,.0f} tokens"
     else:
-        bill = f"1,000 conversations {replayed.cost * base_price / 1000:,.2f}"
+        bill = f"1,000 conversations cost ${replayed.cost * base_price / 1000:,.2f}"
     return f"{replayed.hit_rate:.0%} found · {bill}, {change} without a cache"
 
 

@@ -366,8 +366,9 @@ print(f"{5 * len(seconds)} predictions, all of them equal to what was counted")
 # ### The layout editor
 #
 # Choose a part in the list (click, or arrow keys), move it with *up* and *down*, mark it as fixed or as changing, and watch
-# hits and bill (in dollars, at 3.00 for a million input tokens). It opens with OpenAI's rules, which count in steps of 128 tokens; under *local* every token counts. Before you
-# move the clock: which single place costs least, and does it matter whether it stands in front of the question or behind it?
+# hits and bill (in dollars, at 3.00 for a million input tokens). It opens with OpenAI's rules, which count in steps of 128 tokens;
+# under *local* every token counts. Before you move the clock: which single place costs least, and does it matter whether it stands
+# in front of the question or behind it?
 
 # %% id="layout-editor" tags=["volatile"]
 layout_editor()
