@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = re.compile(r"(http://\S+?)/lab/tree/(\S+?)\?token=(\S+)")
+
+
+def free_port() -> int:
+    """Servers that start at the same moment would choose the same one: Jupyter looks first, and takes it later."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 class Lab:
@@ -35,7 +43,8 @@ class Lab:
         self.environ.pop("KVCOURSE_BROWSER", None)
         self._run("start").check_returncode()
         # The page hands its application out, as JupyterLab's own tests have it: conditions are asked there, not guessed.
-        command = [sys.executable, "-m", "kvcourse", "lab", "--no-browser", "--", "--LabApp.expose_app_in_browser=True"]
+        options = ["--LabApp.expose_app_in_browser=True", f"--ServerApp.port={free_port()}"]
+        command = [sys.executable, "-m", "kvcourse", "lab", "--no-browser", "--", *options]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.course, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
