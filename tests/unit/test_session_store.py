@@ -313,6 +313,13 @@ def test_a_store_can_be_closed_by_another_thread_than_the_one_that_opened_it(tmp
     assert list((tmp_path / "locks").iterdir()) == []
 
 
+def test_what_another_store_has_deleted_was_not_there_any_more(tmp_path):
+    """A copy in memory is no session: its file is gone."""
+    with SessionStore(tmp_path) as store, SessionStore(tmp_path) as other:
+        store.put("a", random_file("secret 0"))
+        assert other.delete("a") and not store.delete("a")
+
+
 # Two at once, in an order that is forced.
 
 
