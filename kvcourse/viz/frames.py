@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -82,6 +83,7 @@ def quick_png(figure: Figure) -> bytes:
     with style.use():
         figure.set_dpi(1.5 * style.DPI)
         _CANVAS.draw()
+    FigureCanvasBase(figure)  # a canvas of its own again: the next frame takes this one
     return _encode(_CANVAS)
 
 

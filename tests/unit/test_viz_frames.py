@@ -27,6 +27,14 @@ def test_a_quick_picture_has_the_pixels_that_matplotlib_saves_at_its_size():
         np.testing.assert_array_equal(pixels(quick_png(drawing(width))), pixels(saved))
 
 
+def test_a_figure_that_was_drawn_quickly_is_saved_as_itself():
+    """Its canvas draws others afterwards, and must not save one of them in its place."""
+    first, second = drawing(2.0), drawing(3.0)
+    quick_png(first)
+    quick_png(second)
+    assert [pixels(style.png(one)).shape[1] for one in (first, second)] == [400, 600]
+
+
 def test_what_is_drawn_over_a_backdrop_lies_in_order_and_is_gone_in_the_next_frame():
     def cover(ax):
         ax.add_patch(Rectangle((0, 0), 1, 1, facecolor="#000000", zorder=9))
