@@ -71,21 +71,27 @@ class Lab:
         return f"{self.base}/lab/workspaces/{workspace}/tree/{path}?token={self.token}"
 
     def stop_kernels(self) -> None:
-        """All of them; a session goes with its kernel. One that is just starting or ending may refuse the first time."""
+        """All of them; a session goes with its kernel. The server may refuse while one is starting or ending: even to list
+        them, since it lists a kernel before it knows when that was last active.
+        """
+        refusal = ""
         for _ in range(60):
-            kernels = json.loads(self._ask("GET", "kernels"))
-            if not kernels:
-                return
-            for kernel in kernels:
-                try:
-                    self._ask("DELETE", f"kernels/{kernel['id']}")
-                except urllib.error.HTTPError as refusal:
-                    if refusal.code not in (404, 500):
-                        raise
-                    time.sleep(0.5)
-        raise AssertionError(f"Kernels that do not end: {kernels}\n{self.log.read_text()[-3000:]}")
+            try:
+                kernels = json.loads(self.ask("GET", "kernels"))
+                if not kernels:
+                    return
+                for kernel in kernels:
+                    self.ask("DELETE", f"kernels/{kernel['id']}")
+            except urllib.error.HTTPError as refused:
+                refused.close()
+                if refused.code not in (404, 500):
+                    raise
+                refusal = f"{refused.url}: {refused}"
+                time.sleep(0.5)
+        raise AssertionError(f"Kernels that do not end; last refusal: {refusal}\n{self.log.read_text()[-3000:]}")
 
-    def _ask(self, method: str, path: str) -> bytes:
+    def ask(self, method: str, path: str) -> bytes:
+        """What the server answers. `path`: in its interface for programs, "kernels"."""
         request = urllib.request.Request(f"{self.base}/api/{path}", method=method)
         request.add_header("Authorization", f"token {self.token}")
         with urllib.request.urlopen(request, timeout=60) as answer:

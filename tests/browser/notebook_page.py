@@ -62,11 +62,15 @@ class NotebookPage:
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         NotebookPage.opened += 1
         self.page.goto(lab.address(path, f"test-{NotebookPage.opened}"))
-        self.wait("() => kv.panel()?.context?.isReady && kv.cells().length > 0")
-        self.wait("() => kv.kernel()?.connectionStatus === 'connected'")
-        self.page.evaluate("kv.listen()")
+        self._wait_until_ready(path)
 
     opened = 0  # pages so far: each has a workspace of its own
+
+    def _wait_until_ready(self, path: str) -> None:
+        """The notebook is in front, its cells are there, and its own kernel is connected."""
+        self.wait("path => kv.panel()?.context?.path === path && kv.panel().context.isReady && kv.cells().length > 0", path)
+        self.wait("() => kv.kernel()?.connectionStatus === 'connected'")
+        self.page.evaluate("kv.listen()")
 
     def wait(self, condition: str, argument: Any = None, patience_ms: int = SOON_MS) -> None:
         self.page.wait_for_function(condition, arg=argument, timeout=patience_ms)
@@ -138,8 +142,7 @@ class NotebookPage:
         dialog.get_by_role("button", name="Save").click()
         dialog.get_by_role("textbox").wait_for(state="detached")
         self._agree("Discard")
-        opened = "path => [...jupyterapp.shell.widgets('main')].some(tab => tab.context?.path === path && tab.context.isReady)"
-        self.wait(opened, path)
+        self._wait_until_ready(path)
 
     def restart(self) -> None:
         """What was there before knows it when its widgets are disconnected: that is waited for where it is looked at."""
