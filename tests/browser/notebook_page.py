@@ -18,6 +18,9 @@ window.kv = {
   answers: [],
   pending: new Set(),  // what widgets have sent and the kernel has not finished with
   panel: () => window.jupyterapp?.shell.currentWidget,
+  // A notebook that takes the place of another does not always get the focus: it is looked for among all that are open.
+  isReady: path => [...window.jupyterapp?.shell.widgets("main") ?? []].some(tab => tab.context?.path === path
+    && tab.context.isReady && tab.content.widgets.length && tab.sessionContext.session?.kernel?.connectionStatus === "connected"),
   kernel: () => kv.panel()?.sessionContext?.session?.kernel,
   cells: () => kv.panel().content.widgets,
   code: () => kv.cells().filter(cell => cell.model.type === "code" && cell.model.sharedModel.source.trim()),
@@ -62,15 +65,10 @@ class NotebookPage:
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         NotebookPage.opened += 1
         self.page.goto(lab.address(path, f"test-{NotebookPage.opened}"))
-        self._wait_until_ready(path)
+        self.wait("path => kv.isReady(path) && kv.panel()?.context?.path === path", path)
+        self.page.evaluate("kv.listen()")
 
     opened = 0  # pages so far: each has a workspace of its own
-
-    def _wait_until_ready(self, path: str) -> None:
-        """The notebook is in front, its cells are there, and its own kernel is connected."""
-        self.wait("path => kv.panel()?.context?.path === path && kv.panel().context.isReady && kv.cells().length > 0", path)
-        self.wait("() => kv.kernel()?.connectionStatus === 'connected'")
-        self.page.evaluate("kv.listen()")
 
     def wait(self, condition: str, argument: Any = None, patience_ms: int = SOON_MS) -> None:
         self.page.wait_for_function(condition, arg=argument, timeout=patience_ms)
@@ -142,7 +140,7 @@ class NotebookPage:
         dialog.get_by_role("button", name="Save").click()
         dialog.get_by_role("textbox").wait_for(state="detached")
         self._agree("Discard")
-        self._wait_until_ready(path)
+        self.wait("path => kv.isReady(path)", path)
 
     def restart(self) -> None:
         """What was there before knows it when its widgets are disconnected: that is waited for where it is looked at."""
