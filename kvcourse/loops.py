@@ -83,6 +83,7 @@ class Generation:
         self.model, self.max_new_tokens, self.chunk = model, max_new_tokens, prefill_chunk
         self.stop_ids, self.prefix_cache = frozenset(stop_ids), prefix_cache
         self._namespace = {} if namespace is None else {"namespace": namespace}
+        _require_prefix_cache(prefix_cache, namespace)
         before, context = _held(cache, len(prompts)), model.room(None if isinstance(cache, str) else cache)
         prompts = [fitted(ids, held, max_new_tokens, context, overflow) for ids, held in zip(prompts, before, strict=True)]
         longest = max(len(ids) for ids in prompts)
@@ -267,6 +268,16 @@ def _require_settings(max_new_tokens: object, cache: object) -> None:
             got=type(cache).__name__,
             todo="Make one with make_cache(kind, model).",
         )
+
+
+def _require_prefix_cache(prefix_cache: Any, namespace: object) -> None:
+    if prefix_cache is None and namespace is not None:
+        raise InputError("A namespace says whose prefixes are asked for.", expected="a prefix_cache with it", got="none",
+                         todo="Pass prefix_cache=, or leave namespace out.")  # fmt: skip
+    is_one = not isinstance(prefix_cache, type) and all(callable(getattr(prefix_cache, do, None)) for do in ("lease", "insert"))
+    if prefix_cache is not None and not is_one:
+        raise InputError("That is no prefix cache.", expected="a RadixPrefixCache, a BlockPrefixCache, or None",
+                         got=f"{prefix_cache!r:.80}", todo="Make one: RadixPrefixCache(model, max_bytes=2**30).")  # fmt: skip
 
 
 def _held(cache: str | KVCache | None, rows: int) -> list[int]:

@@ -27,12 +27,12 @@ Make = Callable[..., PrefixCache]
 
 
 class FakeModel:
-    """All that a prefix cache asks of a model. Another `salt` is other weights."""
+    """All that a prefix cache asks of a model. Another `salt` is other weights, and so is another dtype."""
 
-    config, dtype, device, weight_format = SHAPE, torch.float64, torch.device("cpu"), None
+    config, device, weight_format = SHAPE, torch.device("cpu"), None
 
-    def __init__(self, salt=0):
-        self.salt = salt
+    def __init__(self, salt=0, dtype=torch.float64):
+        self.salt, self.dtype = salt, dtype
 
     @property
     def fingerprint(self):
@@ -40,7 +40,7 @@ class FakeModel:
 
     @property
     def weights_version(self):
-        return (self.salt,)
+        return self.salt, self.dtype
 
 
 def fake_rows(tokens, salt=0):
@@ -57,7 +57,7 @@ def fake_rows(tokens, salt=0):
 def write(model, cache, tokens):
     """Let a cache take `tokens` after what it holds, whose text is `cache.text`."""
     text = [*getattr(cache, "text", []), *tokens]
-    rows = fake_rows(text, model.salt)[:, :, :, len(text) - len(tokens) :]
+    rows = fake_rows(text, model.salt)[:, :, :, len(text) - len(tokens) :].to(model.dtype)
     cache.bind(model, 1, model.dtype, model.device)
     for layer, (k, v) in enumerate(rows):
         cache.append(layer, k[None], v[None])
@@ -79,7 +79,8 @@ def read(cache):
 
 def assert_holds(cache, tokens, salt=0):
     assert cache.length == len(tokens), f"{cache.length} rows in place of {len(tokens)}"
-    assert not tokens or torch.equal(read(cache), fake_rows(tokens, salt)), "other rows than the text's"
+    rows = read(cache) if tokens else None
+    assert rows is None or torch.equal(rows, fake_rows(tokens, salt).to(rows.dtype)), "other rows than the text's"
 
 
 def loaded(pc, tokens, namespace=None, kind="growing", model=None):

@@ -5,12 +5,13 @@ says whether the whole text up to there is known. A digest is a claim, not a pro
 compared. What does not fill a block is not shared. Source: Kwon et al. 2023 (vLLM), section 4.3, and its prefix caching.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kvcourse.errors import BrokenInvariant, InputError
+from kvcourse.amounts import whole
+from kvcourse.errors import BrokenInvariant
 from kvcourse.prefix.entries import Entry
-from kvcourse.prefix.index import Match, PrefixIndex, Rows, must
+from kvcourse.prefix.index import Match, PrefixIndex, Rows, RowsOf, Split, must
 from kvcourse.prefix.keys import Digest, chained, digest_of
 
 
@@ -18,12 +19,8 @@ class HashedBlocks(PrefixIndex):
     """Blocks by their digest. digest: from bytes to bytes; a poor one costs hits, never a wrong answer."""
 
     def __init__(self, rows: Rows, block_tokens: int = 16, digest: Digest = digest_of, **options: Any) -> None:
-        if isinstance(block_tokens, bool) or not isinstance(block_tokens, int) or block_tokens < 1:
-            raise InputError(
-                "A block holds tokens.", expected="block_tokens of 1 or more", got=block_tokens, todo="16 is usual."
-            )
         super().__init__(rows, **options)
-        self.step_tokens = block_tokens
+        self.step_tokens = whole("block_tokens", block_tokens, least=1)
         self.digest = digest
         self._by_digest: dict[bytes, Entry] = {}
 
@@ -39,15 +36,16 @@ class HashedBlocks(PrefixIndex):
             before = entry
         return Match(path, before.stop)
 
-    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: Callable[[int, int], int]) -> list[Entry]:
+    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: RowsOf, split: Split) -> list[Entry]:
         path = list(match.entries)
+        self._mark(path, self._now)  # before what comes behind, where storing may fail
         for start, stop in self.pieces(match.length, len(tokens)):
             parent = path[-1] if path else root
             digest = chained(parent.digest, tokens[start:stop], self.digest)
             if digest in self._by_digest:  # another block has this very digest: this one, and what follows, stays out
                 break
-            entry = Entry(tokens[start:stop], start, parent, digest, digest, rows_of(start, stop))
-            path.append(self._new(entry))
+            entry = self._new(Entry(tokens[start:stop], start, parent, digest, digest), rows_of)
+            path.append(entry)
             self._by_digest[digest] = entry
         return path
 

@@ -19,6 +19,7 @@ class Entry:
     key: Any  # the name under which its parent has it
     digest: bytes  # names all tokens up to its end, and what they depend on
     rows: int | None = None  # its K/V, by the id that the store gave
+    root: bytes = b""  # the key of the root it stands under
     children: dict[Any, "Entry"] = field(default_factory=dict)
     pins: int = 0  # leases on it, or on something behind it
 
@@ -75,11 +76,19 @@ class EvictionOrder:
     def discard(self, entry: Entry) -> None:
         self._ticket.pop(entry, None)
 
-    def pop(self) -> Entry | None:
-        """The entry that goes first, or None if none may."""
+    def first(self) -> Entry | None:
+        """The entry that goes first, or None if none may. It keeps its place."""
         while self._heap:
-            _, _, ticket, entry = heapq.heappop(self._heap)
+            _, _, ticket, entry = self._heap[0]
             if self._ticket.get(entry) == ticket:
-                del self._ticket[entry]
                 return entry
+            heapq.heappop(self._heap)
         return None
+
+    def pop(self) -> Entry | None:
+        """The same; its place is given up."""
+        entry = self.first()
+        if entry is not None:
+            heapq.heappop(self._heap)
+            del self._ticket[entry]
+        return entry

@@ -1,8 +1,39 @@
 """Lesson 10: which caches may give rows to others, and take them. Knows nothing about prefixes."""
 
+import weakref
+from typing import Any, NamedTuple
+
 from kvcourse.caches.base import KVCache
-from kvcourse.errors import CacheMisuse
+from kvcourse.errors import CacheMisuse, InputError
 from kvcourse.models.base import CausalLM
+
+
+class Loaded(NamedTuple):
+    """Where the first rows of a cache come from. A fork carries it along; a cache that starts anew is bound anew."""
+
+    source: "weakref.ref[Any]"  # a prefix cache
+    drops: int  # how often something had been found wrong there
+    binding: object
+
+
+def note_loaded(cache: KVCache, source: Any, drops: int) -> None:
+    """Write down that a prefix cache has filled this cache, before anything it finds wrong from now on."""
+    vars(cache)["loaded"] = Loaded(weakref.ref(source), drops, getattr(cache, "_binding", None))
+
+
+def is_doubted(cache: KVCache) -> bool:
+    """True if rows of this cache come from a prefix cache that has found stored rows to be wrong since."""
+    loaded: Loaded | None = getattr(cache, "loaded", None)
+    if loaded is None or loaded.binding is not getattr(cache, "_binding", None):
+        return False
+    source = loaded.source()
+    return source is not None and source.drops > loaded.drops
+
+
+def require_cache(cache: Any) -> None:
+    if not isinstance(getattr(cache, "length", None), int) or not hasattr(cache, "append"):
+        raise InputError("This is no KV cache.", expected="a growing, preallocated or paged cache", got=f"{cache!r:.80}",
+                         todo="Make one: PreallocatedCache(capacity), or make_cache(kind, model).")  # fmt: skip
 
 
 def require_exact(cache: KVCache) -> None:
@@ -25,6 +56,7 @@ def require_exact(cache: KVCache) -> None:
 
 def require_source(cache: KVCache, model: CausalLM) -> None:
     """Raise CacheMisuse, or CacheMismatch, unless a cache holds rows that this model, as it is now, has computed."""
+    require_cache(cache)
     if not cache.length:
         raise CacheMisuse(
             "Nothing has been computed yet.", expected="a cache that holds rows", got="length 0", todo="Insert after the pass."

@@ -9,7 +9,6 @@ from torch import Tensor
 from kvcourse.caches.base import KVCache
 from kvcourse.errors import CacheMisuse
 from kvcourse.prefix.entries import Entry
-from kvcourse.prefix.index import Reason
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class Stats:
     evicted_tokens: int = 0
     expired_tokens: int = 0
     verified: int = 0  # hits that were computed again
-    mismatches: int = 0  # of those, how many gave other logits
+    mismatches: int = 0  # of those, how many gave other rows or other logits
+    refused: int = 0  # inserts that stored nothing, because their rows may come from such a mismatch
     leases: int = 0  # out now
     tokens: int = 0  # stored now
     bytes: int = 0  # their K/V
@@ -39,15 +39,6 @@ class Found(NamedTuple):
     """How many tokens of a text are known. Nothing is pinned: the next call may evict it."""
 
     length: int
-
-
-class Gone(NamedTuple):
-    """A stretch that was stored once."""
-
-    tokens: tuple[int, ...]
-    start: int
-    reason: Reason
-    seconds: float
 
 
 @dataclass(eq=False)
@@ -65,7 +56,8 @@ class Hit:
     def load_into(self, cache: KVCache) -> None:
         """Copy the known rows into an empty cache, whose length is `length` afterwards.
 
-        After a failed verification (see `verify`) that is 0. Whatever is raised leaves the cache as it was.
+        After a failed verification (see `verify`), of this hit or of one that shares wrong rows, that is 0. Whatever is raised
+        leaves the cache as it was.
         Raises: CacheMisuse outside the with block, for a cache that is not empty, or one that cannot hold exact, rotated rows;
         CacheMismatch for a cache of another model; CacheFull.
         """

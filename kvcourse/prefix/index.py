@@ -3,7 +3,8 @@
 An index is a forest of entries on integers: token ids, and ids of rows that somebody else keeps. A root stands for a model, a
 dtype and a namespace. How tokens lead to entries is each kind's own: hashed blocks, or a radix tree.
 
-Whoever uses an index holds a lock around every call.
+Whoever uses an index holds a lock around every call, and keeps interrupts out. The keeper of rows and the policy may fail: they
+are asked before anything changes, or after everything has, so that the forest is right whatever they raise.
 """
 
 from abc import ABC, abstractmethod
@@ -16,6 +17,8 @@ from kvcourse.errors import BrokenInvariant, CacheMisuse
 from kvcourse.prefix.entries import Entry, EvictionOrder
 from kvcourse.prefix.policies import policy_named
 
+RowsOf = Callable[[int, int], int]  # from the first and the last-but-one token of a new entry to the id of its rows
+Split = Callable[[int, int], tuple[int, int]]  # as Rows.split
 Reason = Literal["evicted", "expired", "cleared", "other weights", "mismatch"]
 
 
@@ -32,6 +35,15 @@ class Match(NamedTuple):
 
     entries: list[Entry]
     length: int  # tokens
+
+    @property
+    def cut(self) -> tuple[int, int] | None:
+        """Rows to be split, and where, if another text goes on behind the match. None: it ends where an entry does."""
+        if not self.entries or self.length == self.entries[-1].stop:
+            return None
+        last = self.entries[-1]
+        assert last.rows is not None
+        return last.rows, self.length - last.start
 
 
 class PrefixIndex(ABC):
@@ -63,7 +75,7 @@ class PrefixIndex(ABC):
         """The entries that hold the start of `tokens`. Changes nothing. None: as if nothing ever expired."""
 
     @abstractmethod
-    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: Callable[[int, int], int]) -> list[Entry]:
+    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: RowsOf, split: Split) -> list[Entry]:
         """Make entries for what `match` leaves over; return the whole path, the new ones included."""
 
     @abstractmethod
@@ -78,7 +90,7 @@ class PrefixIndex(ABC):
     def root(self, key: bytes) -> Entry:
         """The root of this name, made if need be."""
         if key not in self.roots:
-            self.roots[key] = Entry((), 0, None, key, digest=key)
+            self.roots[key] = Entry((), 0, None, key, digest=key, root=key)
         return self.roots[key]
 
     def match(self, root: Entry, tokens: Sequence[int], now: float | None) -> Match:
@@ -94,26 +106,36 @@ class PrefixIndex(ABC):
 
     # Storing.
 
-    def add(self, root: Entry, tokens: Sequence[int], rows_of: Callable[[int, int], int], now: float) -> int:
+    def add(
+        self, root: Entry, tokens: Sequence[int], rows_of: RowsOf, now: float,
+        match: Match | None = None, split: Split | None = None,
+    ) -> int:  # fmt: skip
         """Store `tokens`; return how many were not there before.
 
-        rows_of: from the first and the last-but-one token of a new entry to the id of its rows.
+        match: what is known of them, whatever has expired, where that was asked just before.
+        split: who splits rows, where that is not the keeper of the rows alone.
         """
         self.request, self._now = self.request + 1, now
         tokens = tuple(tokens)
         before = self.tokens
-        path = self._attach(root, tokens, self._walk(root, tokens, None), rows_of)
+        path = self._attach(root, tokens, match or self._walk(root, tokens, None), rows_of, split or self.rows.split)
         self._touch(path, now)
         return self.tokens - before
 
-    def _new(self, entry: Entry) -> Entry:
-        """Hang a new entry under its parent."""
+    def _new(self, entry: Entry, rows_of: RowsOf) -> Entry:
+        """Give an entry its rows, and hang it under its parent."""
         parent = entry.parent
         assert parent is not None
-        parent.children[entry.key] = entry
+        entry.root = parent.root
         entry.created = entry.used = self.request
         entry.uses, entry.seconds = 1, self._now
-        entry.score = self.policy.score(entry)
+        entry.rows = rows_of(entry.start, entry.stop)
+        try:
+            entry.score = self.policy.score(entry)
+        except BaseException:
+            self.rows.free(entry.rows)
+            raise
+        parent.children[entry.key] = entry
         self._order.discard(parent)
         self._order.add(entry)
         self._recent[entry] = None
@@ -121,12 +143,16 @@ class PrefixIndex(ABC):
         return entry
 
     def _touch(self, path: list[Entry], now: float) -> None:
-        for entry in reversed(path):  # what stands in front is never older than what is behind it
-            entry.used, entry.seconds = self.request, now
+        self._mark(path, now)
+        for entry in reversed(path):
             entry.score = self.policy.score(entry)
-            self._recent.move_to_end(entry)
             if entry.may_go:
                 self._order.add(entry)
+
+    def _mark(self, path: Sequence[Entry], now: float) -> None:
+        for entry in reversed(path):  # what stands in front is never older than what is behind it
+            entry.used, entry.seconds = self.request, now
+            self._recent.move_to_end(entry)
 
     def _rescored(self, entry: Entry) -> None:
         if entry in self._order:
@@ -141,16 +167,16 @@ class PrefixIndex(ABC):
             self._order.discard(one)
 
     def unpin(self, entry: Entry) -> None:
-        for one in [*reversed(entry.path), self._root_of(entry)]:
+        whole = [*reversed(entry.path), self._root_of(entry)]
+        for one in whole:
             one.pins -= 1
-            if one in self._detached and one.may_go:
-                self._remove(one, "mismatch")
-            elif one.may_go:
+            if one.may_go and one not in self._detached:
                 self._order.add(one)
             elif one.parent is None:
-                self._leave(one)
+                self.leave(one)
+        self.sweep()
 
-    def _leave(self, root: Entry) -> None:
+    def leave(self, root: Entry) -> None:
         """A root under which there is nothing is no longer needed: anybody may ask for any namespace."""
         if not root.children and not root.pins:
             self.roots.pop(root.key, None)
@@ -166,7 +192,8 @@ class PrefixIndex(ABC):
     def evict(self, n_tokens: int) -> int:
         """Free at least this many tokens, leaf by leaf, or as many as may go; return how many went."""
         before = self.tokens
-        while before - self.tokens < n_tokens and (entry := self._order.pop()) is not None:
+        self.sweep()  # as a rule there is nothing: only if freeing has failed before
+        while before - self.tokens < n_tokens and (entry := self._order.first()) is not None:
             self._remove(entry, "evicted")
         return before - self.tokens
 
@@ -193,7 +220,7 @@ class PrefixIndex(ABC):
     def drop(self, entry: Entry) -> None:
         """Never find this entry, nor anything behind it, again. What is pinned is freed with its last lease."""
         assert entry.parent is not None
-        if entry.parent.children.get(entry.key) is not entry:
+        if entry in self._detached or entry.parent.children.get(entry.key) is not entry:
             return  # already
         whole = [entry, *self._below(entry)]
         entry.parent.children.pop(entry.key, None)
@@ -201,29 +228,33 @@ class PrefixIndex(ABC):
             self._unlinked(one)
             self._order.discard(one)
         self._detached.update(whole)
-        for one in reversed(whole):
-            if one.may_go:
-                self._remove(one, "mismatch")
         if entry.parent.may_go:
             self._order.add(entry.parent)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Free what is found no longer, as far as nobody uses it."""
+        for entry in sorted(self._detached, key=lambda one: -one.start):  # what is behind goes before what is in front
+            if entry.may_go:
+                self._remove(entry, "mismatch")
 
     def _remove(self, entry: Entry, reason: Reason) -> None:
         parent = entry.parent
         assert parent is not None and entry.rows is not None
-        self._gone(entry, reason)
+        self.rows.free(entry.rows)  # it may fail: nothing has changed yet
         if parent.children.get(entry.key) is entry:
             del parent.children[entry.key]
         self._unlinked(entry)
         self._order.discard(entry)
         del self._recent[entry]
         self._detached.discard(entry)
-        self.policy.went(entry)
         self.tokens -= len(entry.tokens)
-        self.rows.free(entry.rows)
         if parent.may_go and parent not in self._detached:
             self._order.add(parent)
         elif parent.parent is None:
-            self._leave(parent)
+            self.leave(parent)
+        self._gone(entry, reason)
+        (self.policy.went if reason == "evicted" else self.policy.forget)(entry)
 
     # Looking.
 

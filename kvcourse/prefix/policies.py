@@ -5,7 +5,7 @@ of the past only. Requests are counted from 1; a position is counted in tokens.
 
     lru    the one not used for longest
     lfu    the one used least often, where what goes raises the bar for what comes: an old favourite fades
-           (LFU with dynamic ageing: Arlitt et al. 2000, score = uses + age, age = score of the last one that went)
+           (LFU with dynamic ageing: Arlitt et al. 2000, score = uses + age, age = score of the last one evicted)
     slru   a first use is on probation, a second one protects; at most four fifths are protected (Karedla et al. 1994)
     ttl    the one stored first, used since or not: what has the shortest time to live
     turns  as lru, but an entry counts as younger the more turns its text has had, and as older the further back it stands:
@@ -36,7 +36,11 @@ class Policy:
         return entry.used
 
     def went(self, entry: Entry) -> None:
-        """An entry was evicted or dropped."""
+        """An entry was evicted: of those that might go it had the lowest score."""
+        self.forget(entry)
+
+    def forget(self, entry: Entry) -> None:
+        """An entry is gone, for whatever reason: it expired, was cleared, was dropped, or was evicted."""
 
     def split(self, upper: Entry, lower: Entry) -> None:
         """`upper` is new and takes the place of the front part of `lower`."""
@@ -56,6 +60,7 @@ class LFU(Policy):
         return self.age + entry.uses, entry.used
 
     def went(self, entry: Entry) -> None:
+        super().went(entry)
         self.age = max(self.age, entry.score[0])
 
 
@@ -87,7 +92,7 @@ class SLRU(Policy):
             self.rescore(oldest)
         return 1, entry.used
 
-    def went(self, entry: Entry) -> None:
+    def forget(self, entry: Entry) -> None:
         tokens = self._known.pop(entry, 0)
         self._tokens -= tokens
         if entry in self._protected:
@@ -148,7 +153,7 @@ class Turns(Policy):
         bonus = self.REQUESTS_PER_DOUBLING * math.log2(turns)
         return entry.used + bonus - self.REQUESTS_PER_DISTANCE * math.log2(1 + entry.start / self.NEAR_TOKENS)
 
-    def went(self, entry: Entry) -> None:
+    def forget(self, entry: Entry) -> None:
         self._before.pop(entry, None)
 
     def split(self, upper: Entry, lower: Entry) -> None:
@@ -169,6 +174,6 @@ POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Policy, 
 
 def policy_named(name: str, rescore: Callable[[Entry], None]) -> Policy:
     """A policy by its name. Raises: InputError if there is none."""
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise InputError("There is no such policy.", expected=", ".join(POLICIES), got=repr(name), todo="Choose one of these.")
     return POLICIES[name](rescore)

@@ -4,12 +4,12 @@ Every edge is a stretch of tokens; two texts share edges up to the very token at
 Source: Zheng et al. 2024 (SGLang), section 3; Morrison 1968.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kvcourse.common_prefix import common_length
 from kvcourse.errors import BrokenInvariant
 from kvcourse.prefix.entries import Entry
-from kvcourse.prefix.index import Match, PrefixIndex, must
+from kvcourse.prefix.index import Match, PrefixIndex, RowsOf, Split, must
 from kvcourse.prefix.keys import digest_of, token_bytes
 
 
@@ -28,35 +28,37 @@ class RadixTree(PrefixIndex):
             node = child
         return Match(path, length)
 
-    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: Callable[[int, int], int]) -> list[Entry]:
+    def _attach(self, root: Entry, tokens: tuple[int, ...], match: Match, rows_of: RowsOf, split: Split) -> list[Entry]:
         path, length = match
         if length == len(tokens):
             return path
-        rows = rows_of(length, len(tokens))  # before anything changes: it may fail
         if path and length < path[-1].stop:
-            path = [*path[:-1], self._split(path[-1], length - path[-1].start)]
+            path = [*path[:-1], self._split(path[-1], length - path[-1].start, split)]
         parent = path[-1] if path else root
         digest = digest_of(root.digest + token_bytes(tokens))
-        leaf = Entry(tokens[length:], length, parent, tokens[length], digest, rows)
-        return [*path, self._new(leaf)]
+        leaf = Entry(tokens[length:], length, parent, tokens[length], digest)
+        return [*path, self._new(leaf, rows_of)]
 
-    def _split(self, lower: Entry, at: int) -> Entry:
+    def _split(self, lower: Entry, at: int, split: Split) -> Entry:
         """Cut an entry in two; return the new front part. Leases of the whole are leases of both."""
         assert lower.parent is not None and lower.rows is not None
         parent = lower.parent
-        front, back = self.rows.split(lower.rows, at)
         before = [token for entry in lower.path[:-1] for token in entry.tokens]
         digest = digest_of(self._root_of(lower).digest + token_bytes([*before, *lower.tokens[:at]]))
-        upper = Entry(lower.tokens[:at], lower.start, parent, lower.key, digest, front, pins=lower.pins,
-                      created=lower.created, used=lower.used, uses=lower.uses, seconds=lower.seconds)  # fmt: skip
+        front, back = split(lower.rows, at)  # it may fail: nothing has changed yet
+        upper = Entry(lower.tokens[:at], lower.start, parent, lower.key, digest, front, lower.root, pins=lower.pins,
+                      created=lower.created, used=lower.used, uses=lower.uses, seconds=lower.seconds,
+                      score=lower.score)  # fmt: skip
         lower.tokens, lower.start, lower.rows = lower.tokens[at:], lower.start + at, back
         lower.parent, lower.key = upper, lower.tokens[0]
         upper.children[lower.key] = lower
         parent.children[upper.key] = upper
         self._recent[upper] = None
-        self.policy.split(upper, lower)
-        if lower in self._order:
-            self._order.add(lower)  # it stands further back now
+        try:
+            self.policy.split(upper, lower)
+        finally:
+            if lower in self._order:
+                self._order.add(lower)  # it stands further back now
         return upper
 
     def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:

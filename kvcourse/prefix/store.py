@@ -32,6 +32,12 @@ def copied(cache: KVCache, n_layer: int, start: int, stop: int) -> Float[Tensor,
     return rows
 
 
+def part(rows: Float[Tensor, "L 2 H_kv n D"], start: int, stop: int) -> Float[Tensor, "L 2 H_kv m D"]:
+    """Tokens start to stop - 1 of a stretch, copied: a view would keep the whole of it alive."""
+    with torch.inference_mode(False):
+        return rows[:, :, :, start:stop].clone(memory_format=torch.contiguous_format)
+
+
 def load(stretches: Sequence[tuple[Tensor, int]], cache: KVCache) -> None:
     """Append stretches, the first so many tokens of each, to a cache, as one pass would. Undone if anything is raised."""
     parts = [rows[:, :, :, :n] for rows, n in stretches]  # (L, 2, H_kv, n, D) each
@@ -71,13 +77,14 @@ class KVStore:
         """The stretch of an id. Read only."""
         return self._rows[name]
 
-    def split(self, name: int, at: int) -> tuple[int, int]:
-        """Two stretches in place of one: its first `at` tokens, and the rest. Copies, since a view would keep it all alive."""
+    def split(self, name: int, at: int, parts: tuple[Tensor, Tensor] | None = None) -> tuple[int, int]:
+        """Two stretches in place of one: its first `at` tokens, and the rest. parts: both, where they were copied before."""
         rows = self._rows[name]
-        halves = [half.contiguous().clone() for half in (rows[:, :, :, :at], rows[:, :, :, at:])]
-        self.free(name)
-        front, back = (self.put(half) for half in halves)
-        return front, back
+        front, back = parts or (part(rows, 0, at), part(rows, at, rows.shape[3]))
+        first, second = next(self._ids), next(self._ids)
+        del self._rows[name]  # at once, and of as many bytes
+        self._rows[first], self._rows[second] = front, back
+        return first, second
 
     def free(self, name: int) -> None:
         """Give a stretch back. Whoever holds its tensor, a lease, keeps it alive until done."""

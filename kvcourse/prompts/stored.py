@@ -46,19 +46,22 @@ def look_up(pc: Any, key: bytes, namespace: object, ids: Sequence[int], reusable
     losses = []
     if root is not None:
         losses.append(Loss(pc.index.match(root, known, None).length, "expired"))
-    losses += _gone(pc, key, known, match.length)
+    losses += _gone(pc, key, ids, reusable, match.length)
     for other, name in pc.names.items():  # the same namespace under other weights
         if other != key and encoded(name) == encoded(namespace):
-            losses += [Loss(loss.reach, "other_weights", loss.seconds) for loss in _gone(pc, other, known, match.length)]
+            losses += [
+                Loss(loss.reach, "other_weights", loss.seconds) for loss in _gone(pc, other, ids, reusable, match.length)
+            ]
     others = [pc.index.match(other, known, now).length for name, other in pc.index.roots.items() if name != key]
     losses.append(Loss(max(others, default=0), "other_namespace"))
     rest = None if root is None else _rest(root, match, ids)
     return Stored(match.length, [loss for loss in losses if loss.reach > match.length], rest)
 
 
-def _gone(pc: Any, key: bytes, ids: Sequence[int], matched: int) -> list[Loss]:
+def _gone(pc: Any, key: bytes, ids: Sequence[int], reusable: int, matched: int) -> list[Loss]:
     """What was stored of a text and is not any more, as one loss at most: as far as any reached, why the first one went."""
-    found = [(start, stop, gone) for start, stop, gone in _stretches(pc, key, ids) if stop > matched]
+    all_of_it = ((start, min(stop, reusable), gone) for start, stop, gone in _stretches(pc, key, ids))
+    found = [(start, stop, gone) for start, stop, gone in all_of_it if stop > matched and start < reusable]
     if not found:
         return []
     _, _, gone = max(found, key=lambda one: (one[0] <= matched, one[1], one[2].seconds))
@@ -66,10 +69,13 @@ def _gone(pc: Any, key: bytes, ids: Sequence[int], matched: int) -> list[Loss]:
 
 
 def _stretches(pc: Any, key: bytes, ids: Sequence[int]) -> Iterator[tuple[int, int, Any]]:
-    """(start, stop, gone) of everything that is gone and agrees with the text, of whatever it had in front."""
+    """(start, stop, gone) of everything that is gone and agrees with the text, of whatever it had in front.
+
+    What was cleared has no tokens any more: it agrees if the digest at its end does, as a whole or not at all.
+    """
     behind = defaultdict(list)
-    for (digest, _), gone in pc.gone.items():
-        behind[digest].append(gone)
+    for (digest, end), gone in pc.gone.items():
+        behind[digest].append((end, gone))
     if not behind:
         return
     if isinstance(pc.index, HashedBlocks):
@@ -77,24 +83,30 @@ def _stretches(pc: Any, key: bytes, ids: Sequence[int]) -> Iterator[tuple[int, i
         return
     digests = [key, *running(key, ids)]
     for start, digest in enumerate(digests[:-1]):
-        for gone in behind.get(digest, ()):
+        for end, gone in behind.get(digest, ()):
             same = common_length(gone.tokens, tuple(ids[start : start + len(gone.tokens)]))
+            if not gone.tokens and digests[start : start + gone.length + 1][-1] == end:
+                same = gone.length
             if same:
                 yield start, start + same, gone
 
 
-def _blocks(pc: Any, key: bytes, ids: Sequence[int], behind: dict[bytes, list[Any]]) -> Iterator[tuple[int, int, Any]]:
+def _blocks(
+    pc: Any, key: bytes, ids: Sequence[int], behind: dict[bytes, list[tuple[bytes, Any]]]
+) -> Iterator[tuple[int, int, Any]]:
     """The same along a chain of blocks. Each is believed by its tokens, so a poor digest misleads nobody."""
     before, P = key, pc.index.step_tokens
     stored = 0 if key not in pc.index.roots else pc.index.match(pc.index.roots[key], ids, None).length
     for start in range(0, len(ids) - P + 1, P):
         block = tuple(ids[start : start + P])
-        gone = next((gone for gone in behind.get(before, ()) if gone.tokens == block), None)
+        after = chained(before, block, pc.index.digest)
+        agree = (gone for end, gone in behind.get(before, ()) if gone.tokens == block or (not gone.tokens and end == after))
+        gone = next(agree, None)
         if gone is not None:
             yield start, start + P, gone
         elif start >= stored:
             return
-        before = chained(before, block, pc.index.digest)
+        before = after
 
 
 def _rest(root: Entry, match: Match, ids: Sequence[int]) -> list[int] | None:

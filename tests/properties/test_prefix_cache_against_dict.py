@@ -14,9 +14,9 @@ from helpers import CACHES, make_empty
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from prefix_helpers import Clock, FakeModel, assert_holds, fake_rows, filled, maker, write
+from prefix_helpers import TOKEN_BYTES, Clock, FakeModel, assert_holds, fake_rows, filled, maker, write
 
-from kvcourse.errors import BrokenInvariant, CacheMisuse
+from kvcourse.errors import BrokenInvariant, CacheMismatch, CacheMisuse, InputError
 from kvcourse.prefix.cache import BlockPrefixCache, PrefixCache, RadixPrefixCache
 from kvcourse.prefix.policies import POLICIES
 
@@ -39,9 +39,10 @@ class PrefixMachine(RuleBasedStateMachine):
         room=st.sampled_from([3, 7, 12, 1000]),
         block_tokens=st.integers(1, 3),
         is_weak=st.booleans(),
+        dtype=st.sampled_from([torch.float64, torch.float32]),
     )
-    def make(self, policy, ttl, room, block_tokens, is_weak):
-        self.model, self.clock, self.room, self.ttl = FakeModel(), Clock(), room, ttl
+    def make(self, policy, ttl, room, block_tokens, is_weak, dtype):
+        self.model, self.clock, self.room, self.ttl = FakeModel(dtype=dtype), Clock(), room, ttl
         options = dict(policy=policy, ttl=ttl, max_tokens=room, clock=self.clock)
         self.is_weak = is_weak and issubclass(self.kind, BlockPrefixCache)
         if self.is_weak:
@@ -209,18 +210,37 @@ class PrefixMachine(RuleBasedStateMachine):
     @rule(ids=texts, name=names)
     def change_weights(self, ids, name):
         self.model.salt += 1
-        old = [cache for cache, _ in self.caches if cache.length]
         if self.leases:
-            acts = [lambda: self.pc.match(ids), lambda: self.leases[0][1].load_into(make_empty("growing"))]
-            for act in [*acts, lambda: self.pc.insert(ids, filled(self.model, ids)), lambda: self.pc.lease(ids).__enter__()]:
-                with pytest.raises(CacheMisuse):
-                    act()
+            self.is_refused(ids)
             self.model.salt -= 1
             return
+        self.all_is_forgotten(ids, name, "weights changed")
+
+    @rule(ids=texts, name=names)
+    def change_dtype(self, ids, name):
+        """Of the wider numbers fewer tokens fit, or not even one step."""
+        before, self.model.dtype = self.model.dtype, {64: torch.float32, 32: torch.float64}[torch.finfo(self.model.dtype).bits]
+        token_bytes = TOKEN_BYTES * torch.finfo(self.model.dtype).bits // 64
+        if self.leases or self.pc.max_bytes < token_bytes * self.step:
+            self.is_refused(ids, CacheMisuse if self.leases else InputError)
+            self.model.dtype = before
+            return
+        self.room = self.pc.max_bytes // token_bytes
+        self.all_is_forgotten(ids, name, "another dtype")
+        assert self.pc.token_bytes == token_bytes
+
+    def is_refused(self, ids, error=CacheMisuse):
+        acts = [lambda: self.pc.insert(ids, filled(self.model, ids)), lambda: self.pc.lease(ids).__enter__()]
+        acts += [lambda: self.leases[0][1].load_into(make_empty("growing"))] if self.leases else []
+        for act in [lambda: self.pc.match(ids), *acts]:
+            with pytest.raises(error):
+                act()
+
+    def all_is_forgotten(self, ids, name, refusal):
         self.held, self.ever, self.used = ({n: t() for n in NAMES} for t in (set, set, dict))
         self.match(ids, name)
-        for cache in old:
-            with pytest.raises(CacheMisuse, match="weights changed"):
+        for cache in [cache for cache, _ in self.caches if cache.length]:
+            with pytest.raises((CacheMisuse, CacheMismatch), match=refusal):
                 self.pc.insert(cache.text, cache)
         self.caches = []
 
@@ -231,7 +251,8 @@ class PrefixMachine(RuleBasedStateMachine):
         if hasattr(self, "pc"):
             self.pc.check()
             stats = self.pc.stats
-            assert stats.bytes == stats.tokens * self.pc.token_bytes <= self.pc.max_bytes == self.room * self.pc.token_bytes
+            assert stats.bytes == stats.tokens * self.pc.token_bytes <= self.pc.max_bytes
+            assert self.room == self.pc.max_bytes // self.pc.token_bytes
             assert stats.leases == len(self.leases)
             known = self.step * sum(map(len, self.held.values()))
             assert stats.tokens == known if self.ttl is None else stats.tokens >= known
@@ -241,7 +262,10 @@ class PrefixMachine(RuleBasedStateMachine):
         if hasattr(self, "pc"):
             for entry in self.pc.index.entries():
                 ids = [token for one in entry.path for token in one.tokens]
-                assert torch.equal(self.pc.store.rows(entry.rows), fake_rows(ids, self.model.salt)[:, :, :, entry.start :])
+                assert torch.equal(self.pc.store.rows(entry.rows), self.rows(ids)[:, :, :, entry.start :])
+
+    def rows(self, ids):
+        return fake_rows(ids, self.model.salt).to(self.model.dtype)
 
     def teardown(self):
         while getattr(self, "leases", []):

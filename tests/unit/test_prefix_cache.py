@@ -12,7 +12,7 @@ from kvcourse.caches.make import make_cache
 from kvcourse.errors import BrokenInvariant, CacheMismatch, CacheMisuse, InputError
 from kvcourse.generate import generate
 from kvcourse.meter import Meter
-from kvcourse.prefix import cache as cache_module
+from kvcourse.prefix import gone as gone_module
 from kvcourse.prefix.cache import BlockPrefixCache
 
 pytestmark = pytest.mark.usefixtures("small_models")
@@ -228,8 +228,8 @@ def test_stats_add_up(kind):
 
 @every_kind
 def test_what_is_gone_is_remembered_within_bounds(kind, monkeypatch):
-    monkeypatch.setattr(cache_module, "REMEMBERED", 5)
-    monkeypatch.setattr(cache_module, "REMEMBERED_TOKENS", 6 * BLOCK)
+    monkeypatch.setattr(gone_module, "REMEMBERED", 5)
+    monkeypatch.setattr(gone_module, "REMEMBERED_TOKENS", 6 * BLOCK)
     pc = maker(KINDS[kind])()
     for first in range(9):
         put(pc, text(2 * BLOCK, first=[first]))

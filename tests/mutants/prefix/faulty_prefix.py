@@ -211,8 +211,8 @@ class SplitForgetsPins(Fault):
     caught_by, only = "a split keeps its leases", RADIX
 
     class index:
-        def _split(self, lower, at):
-            upper = super()._split(lower, at)
+        def _split(self, lower, at, split):
+            upper = super()._split(lower, at, split)
             upper.pins = 0
             return upper
 
@@ -322,7 +322,7 @@ class SplitKeepsTheWholeAlive(Fault):
     caught_by, only = "nobody shares memory with the store", RADIX
 
     class store:
-        def split(self, name, at):
+        def split(self, name, at, parts=None):
             rows = self._rows[name]
             self.free(name)
             front, back = (self.put(half) for half in (rows[:, :, :, :at], rows[:, :, :, at:]))
@@ -386,10 +386,10 @@ class UseDoesNotCount(Fault):
 class BudgetIsForgotten(Fault):
     caught_by, only = "bytes stay within the budget", BOTH
 
-    def _make_room(self, root, ids):
+    def _make_room(self, work, root, ids):
         limit, self.max_bytes = self.max_bytes, 2**40
         try:
-            return super()._make_room(root, ids)
+            return super()._make_room(work, root, ids)
         finally:
             self.max_bytes = limit
 
@@ -399,15 +399,15 @@ class RoomIsMadeOfItsOwnStart(Fault):
 
     caught_by, only = "bytes stay within the budget", BOTH
 
-    def _make_room(self, root, ids):
+    def _make_room(self, work, root, ids):
         need = len(self.index.pieces(0, len(ids))) and len(ids) - len(ids) % self.index.step_tokens
         free = self.max_bytes // self.token_bytes - self.index.tokens
-        held, known, pieces = super()._make_room(root, ids)
+        match = super()._make_room(work, root, ids)
         if need > free:
-            self.index.unpin(held)
+            self.index.unpin(work.held)
             self.index.evict(10**9)
-            self.index.pin(held)
-        return held, known, pieces
+            self.index.pin(work.held)
+        return match
 
 
 class TakesAnyCache(Fault):
