@@ -1,6 +1,10 @@
 """Lesson 14: `kvcourse certify`. Knows nothing about how anything is proved."""
 
 import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Annotated
 
 import typer
@@ -30,13 +34,36 @@ def certify(
     from kvcourse.certificate.running import certificate, find_factory
     from kvcourse.checkpoints import load_model
 
-    factory = None if cache is None else find_factory(cache)
-    tried_on = None if model is None else load_model(model)
     console = Console(stderr=True)
-    with console.status("Proving ...") as status:
-        made = certificate(
-            factory, model=tried_on, lessons=lesson, show=False, on_proof=lambda result: status.update(f"{result.name} ...")
-        )
+    with _prints_on_stderr():
+        factory = None if cache is None else find_factory(cache)
+        tried_on = None if model is None else load_model(model)
+        with console.status("Proving ...") as status:
+            made = certificate(
+                factory, model=tried_on, lessons=lesson, show=False, on_proof=lambda result: status.update(f"{result.name} ...")
+            )
     print(json.dumps(made.as_record(), indent=1) if as_json else f"{made}\n{made.seconds:.1f} s")
     if not made.ok:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _prints_on_stderr() -> Iterator[None]:
+    """Whatever somebody's module prints, or C code, or a child process, goes to stderr: stdout is for the result."""
+    stdout = sys.stdout
+    if (
+        stdout is None or sys.stderr is None
+    ):  # closed before we started: then nobody reads it, and its number may be another file's
+        with redirect_stdout(None):
+            yield
+        return
+    stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        stdout.flush()  # of whoever has kept it
+        os.dup2(kept, 1)
+        os.close(kept)

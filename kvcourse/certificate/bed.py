@@ -20,19 +20,20 @@ from kvcourse.caches.preallocated import PreallocatedCache
 from kvcourse.caches.quantized import QuantizedCache
 from kvcourse.caches.sliding import SlidingCache
 from kvcourse.config import GPTConfig, LlamaConfig, kv_bytes_per_token
-from kvcourse.errors import InputError
+from kvcourse.errors import CacheMismatch, InputError
 from kvcourse.models.base import CausalLM
 from kvcourse.models.gpt import GPT
 from kvcourse.models.llama import Llama
 from kvcourse.prefix.cache import BlockPrefixCache, RadixPrefixCache
 from kvcourse.probe import listening
 
-GPT_SHAPE = GPTConfig(vocab_size=61, context_length=128, n_layer=3, n_head=4, n_embd=24, n_inner=40)
+GPT_SHAPE = GPTConfig(vocab_size=61, context_length=512, n_layer=3, n_head=4, n_embd=24, n_inner=40)
 LLAMA_SHAPE = LlamaConfig(
-    vocab_size=61, context_length=128, n_layer=3, n_head=6, n_kv_head=2, n_embd=24, n_inner=40, head_size=6, rope_theta=50.0,
+    vocab_size=61, context_length=512, n_layer=3, n_head=6, n_kv_head=2, n_embd=24, n_inner=40, head_size=6, rope_theta=50.0,
     tied=False,
 )  # fmt: skip
-CAPACITY = 32  # tokens: more than any text of the proofs about caches
+CAPACITY = 32  # tokens: more than most texts of the proofs about caches
+SMALL = 100  # a model of fewer channels is computed in a millisecond
 BLOCK_TOKENS = 4
 Make = Callable[..., Any]  # make(model, capacity in tokens) -> an empty cache, or prefix cache
 
@@ -58,6 +59,10 @@ def small_model(kind: str, seed: int = 0, **changes: Any) -> CausalLM:
             mean = 1.0 if weight.dim() == 1 and not name.endswith("bias") else 0.0
             weight.copy_(torch.randn(weight.shape, generator=generator) * scale + mean)
         return model.to(torch.float64).eval()
+
+
+def _small_models(suffix: str = "", dtype: torch.dtype = torch.float64) -> dict[str, CausalLM]:
+    return {f"{kind}{suffix}": small_model(kind).to(dtype) for kind in ("gpt", "llama")}
 
 
 def ids(n: int, seed: int = 1, batch: int = 1, vocab_size: int = 61) -> Tensor:
@@ -143,6 +148,11 @@ class Pair(NamedTuple):
     model: CausalLM
     make: Make
 
+    @property
+    def is_small(self) -> bool:
+        """Whether a proof may ask for hundreds of passes."""
+        return self.model.config.n_embd < SMALL
+
     def cache(self, capacity: int = CAPACITY, starts: list[int] | None = None) -> Any:
         """An empty one. starts: given to a factory that takes them, or set afterwards, as the contract allows."""
         if starts is not None and "starts" in inspect.signature(self.make).parameters:
@@ -170,27 +180,32 @@ class Bed:
     """Models, and what is tried on them, by name.
 
     kinds: KV caches. windows: make(model, window). rounded: those that are not exact, whatever the text's length. indexes:
-    prefix caches. asked: which of these fields are somebody's own, and nothing else is in question; empty: the whole course.
+    prefix caches. narrow: the small models in float32, for the proof that asks what a cache does to that dtype. asked: which of
+    these fields are somebody's own, and nothing else is in question; empty: the whole course. refused: models that somebody's
+    own cache does not serve, and its words.
     """
 
-    models: dict[str, CausalLM] = field(default_factory=lambda: {"gpt": small_model("gpt"), "llama": small_model("llama")})
+    models: dict[str, CausalLM] = field(default_factory=_small_models)
     kinds: dict[str, Make] = field(default_factory=lambda: dict(KINDS))
     windows: dict[str, Make] = field(default_factory=lambda: dict(WINDOWS))
     rounded: dict[str, Make] = field(default_factory=lambda: dict(ROUNDED))
     indexes: dict[str, Make] = field(default_factory=lambda: dict(INDEXES))
+    narrow: dict[str, CausalLM] = field(default_factory=lambda: _small_models(" in float32", torch.float32))
     asked: frozenset[str] = frozenset()
+    refused: dict[str, str] = field(default_factory=dict)
 
-    def pairs(self, field_name: str = "kinds") -> Iterator[Pair]:
-        """Every model with every kind."""
-        for model_name, model in self.models.items():
+    def pairs(self, field_name: str = "kinds", narrow: bool = False) -> Iterator[Pair]:
+        """Every model with every kind. narrow: those in float32, too."""
+        for model_name, model in (self.models | self.narrow if narrow else self.models).items():
             for kind, make in getattr(self, field_name).items():
-                yield Pair(f"{model_name}, {kind}", model, make)
+                if model_name not in self.refused:
+                    yield Pair(f"{model_name}, {kind}", model, make)
 
     def own(self, make: Make) -> "Bed":
         """The same models, and one factory in question. Raises: InputError if it makes no cache."""
         mine = {"yours": make}
         try:
-            one = make(next(iter(self.models.values())), CAPACITY)
+            one, refused = _served(make, self.models | self.narrow)
         except (Exception, SystemExit) as fault:
             got = f"{type(fault).__name__}: {fault}"
             raise InputError("This factory fails.", expected="a function of (model, capacity in tokens)", got=got,
@@ -200,8 +215,29 @@ class Bed:
         if not all(hasattr(one, name) for name in ("plan", "append", "advance")):
             raise InputError("This factory makes no cache.", expected="a KVCache, or a prefix cache with lease and insert",
                              got=type(one).__name__, todo="See kvcourse.caches.base for what it has to bring.")  # fmt: skip
+        bed = replace(self, kinds=mine, refused=refused, asked=frozenset({"kinds"}))
         if getattr(one, "window", None) is not None:
-            return replace(self, kinds=mine, windows=mine, asked=frozenset({"kinds", "windows"}))
+            return replace(bed, windows=mine, asked=bed.asked | {"windows"})
         if not getattr(one, "exact", True):
-            return replace(self, kinds=mine, rounded=mine, asked=frozenset({"kinds", "rounded"}))
-        return replace(self, kinds=mine, asked=frozenset({"kinds"}))
+            return replace(bed, rounded=mine, asked=bed.asked | {"rounded"})
+        return bed
+
+
+def _served(make: Make, models: dict[str, CausalLM]) -> tuple[Any, dict[str, str]]:
+    """A cache for the first of these models that gets one, and whom it refuses, in which words. Raises: what `make` does."""
+    made: list[Any] = []
+    refused = {}
+    for name, model in [*models.items(), *list(models.items())[:1]]:  # the first one twice
+        try:
+            made.append(make(model, CAPACITY))
+            model(ids(2, vocab_size=min(61, model.config.vocab_size)), cache=made[-1])
+        except CacheMismatch as fault:
+            refused[name] = f"it does not serve this model: {' '.join(str(fault).split())}"
+        except (Exception, SystemExit):  # of what is not the factory's, the proofs will tell
+            if not made:
+                raise
+        if len({id(one) for one in made}) < len(made):
+            raise TypeError("it hands out one and the same object again")
+    if not made:
+        raise CacheMismatch(next(iter(refused.values())))
+    return made[0], refused

@@ -18,8 +18,12 @@ class NotProved(AssertionError):
     """Two things that had to be equal and are not, or a refusal that did not come."""
 
 
+class NotClaimed(Exception):
+    """What a cache says itself that it does not promise, in words."""
+
+
 class Failure(NamedTuple):
-    """Where a proof failed, and what differed."""
+    """Where a proof failed, and what differed; or where it did not apply, and why."""
 
     case: str
     why: str
@@ -44,7 +48,7 @@ class Bench:
         self.numbers = 0
         self.cases: list[str] = []
         self.failures: list[Failure] = []
-        self.not_claimed: list[str] = []  # cases in which a cache says itself that it does not promise this
+        self.not_claimed: list[Failure] = []  # cases in which a cache says itself that it does not promise this
 
     @contextmanager
     def case(self, *names: object) -> Iterator[None]:
@@ -53,10 +57,16 @@ class Bench:
         self.cases.append(name)
         try:
             yield
+        except NotClaimed as reason:
+            self.skip(name, str(reason))
         except NotProved as fault:
             self.failures.append(Failure(name, str(fault)))
         except (Exception, SystemExit) as fault:  # a cache under test may raise anything; status 0 would look like a proof
             self.failures.append(Failure(name, f"{type(fault).__name__}: {' '.join(str(fault).split())}"))
+
+    def skip(self, case: str, why: str) -> None:
+        """This is not asked here. why: as the cache has said it."""
+        self.not_claimed.append(Failure(case, why))
 
     def close(
         self, got: Tensor, expected: Tensor, what: str = "logits", first_position: int = 0, bound: float | None = None

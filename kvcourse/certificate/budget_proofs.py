@@ -54,8 +54,8 @@ def cached_and_computed_add_up_and_the_window_is_never_passed(bed: Bed, bench: B
             bench.same(bill.total, sums.prompt_tokens + sums.completion_tokens, "billed tokens, at one price for all")
 
 
-@proof(12)
-def an_agent_on_counts_alone_is_one_on_a_model(bed: Bed, bench: Bench) -> None:
+@proof(12, "an agent counted without a model equals one run on a model")
+def counted_and_run(bed: Bed, bench: Bench) -> None:
     model = small_model("llama")
     for counted, run in zip(_policies(), _policies(), strict=True):
         for cached in (True, False):

@@ -28,11 +28,11 @@ class Proof:
 
 
 class Book(list[Proof]):
-    """Proofs, entered by decorating their functions. A function's name is the claim."""
+    """Proofs, entered by decorating their functions. The claim is the title, or the function's name where that can say it."""
 
-    def __call__(self, lesson: int, *, own: str | None = None) -> Callable[[Run], Run]:
+    def __call__(self, lesson: int, title: str | None = None, *, own: str | None = None) -> Callable[[Run], Run]:
         def enter(run: Run) -> Run:
-            self.append(Proof(run.__name__.replace("_", " "), lesson, run, own))
+            self.append(Proof(title or run.__name__.replace("_", " "), lesson, run, own))
             return run
 
         return enter
@@ -48,7 +48,7 @@ class Result:
     comparisons: int
     numbers: int
     failures: tuple[Failure, ...] = ()
-    not_claimed: tuple[str, ...] = ()
+    not_claimed: tuple[Failure, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -62,7 +62,8 @@ class Result:
 
     def as_record(self) -> dict[str, Any]:
         failures = [failure._asdict() for failure in self.failures]
-        return {**self.__dict__, "failures": failures, "not_claimed": list(self.not_claimed), "verdict": self.verdict}
+        not_claimed = [f"{case}: {why}" for case, why in self.not_claimed]
+        return {**self.__dict__, "failures": failures, "not_claimed": not_claimed, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Certificate:
 
     results: tuple[Result, ...]
     seconds: float = field(default=0.0, compare=False)
+    of_yours: bool = False  # somebody's own cache: then what was not asked of it is told, and why
 
     @property
     def ok(self) -> bool:
@@ -112,7 +114,23 @@ class Certificate:
                 lines += _indented(f"{failure.case}: {failure.why}")
             if len(one.failures) > _SHOWN:
                 lines += _indented(f"and {len(one.failures) - _SHOWN} more of {one.cases} cases")
-        return "\n".join([*lines, "", self.summary])
+        return "\n".join([*lines, *self._notes(), "", self.summary])
+
+    def _notes(self) -> list[str]:
+        """What was not asked, by reason."""
+        reasons: dict[str, dict[str, set[str]]] = {}  # why: of which cache: in which proofs
+        for result in self.results if self.of_yours else ():
+            for case, why in result.not_claimed:
+                told = reasons.setdefault(why, {"cases": set(), "proofs": set()})
+                told["cases"].add(", ".join(case.split(", ")[:2]))
+                told["proofs"].add(result.name)
+        lines = [""] if reasons else []
+        for why, told in reasons.items():
+            proofs = f"{len(told['proofs'])} proof{'s' * (len(told['proofs']) > 1)}"
+            lines += _indented(f"not asked of {'; '.join(sorted(told['cases']))}, in {proofs}: {why}")
+        if self.results and not self.comparisons:
+            lines += ["", "Nothing was compared, so nothing is proved."]
+        return lines
 
     def _width(self, title: str) -> int:
         """Of a column of counts."""

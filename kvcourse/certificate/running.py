@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from kvcourse.certificate import attention_proofs, budget_proofs, cache_proofs, memory_proofs, prefix_proofs, session_proofs
+from kvcourse.certificate import (
+    attention_proofs,
+    budget_proofs,
+    cache_proofs,
+    long_proofs,
+    memory_proofs,
+    prefix_proofs,
+    session_proofs,
+)
 from kvcourse.certificate.bed import Bed, Make
 from kvcourse.certificate.bench import Bench
 from kvcourse.certificate.entries import Certificate, Proof, Result
@@ -21,7 +29,7 @@ PROOFS: tuple[Proof, ...] = tuple(
     sorted(
         (
             *attention_proofs.PROOFS, *cache_proofs.PROOFS, *memory_proofs.PROOFS, *prefix_proofs.PROOFS,
-            *session_proofs.PROOFS, *budget_proofs.PROOFS,
+            *session_proofs.PROOFS, *budget_proofs.PROOFS, *long_proofs.PROOFS,
         ),
         key=lambda proof: proof.lesson,
     )
@@ -60,7 +68,7 @@ def prove(make_cache: Make, model: CausalLM | None = None, *, show: bool = False
     make_cache: make_cache(model, capacity in tokens) -> an empty cache, or prefix cache. A cache with a window has that window.
     Raises: InputError if it makes no cache.
     """
-    bed = (Bed() if model is None else Bed({"model": model})).own(make_cache)
+    bed = (Bed() if model is None else Bed({"model": model}, narrow={})).own(make_cache)
     made = _run(_chosen(None, bed.asked), bed, None)
     if show:
         print(made)
@@ -89,7 +97,7 @@ def _run(proofs: list[Proof], bed: Bed, on_proof: OnProof | None) -> Certificate
                 on_proof(results[-1])
     finally:
         torch.set_num_threads(threads)
-    return Certificate(tuple(results), time.perf_counter() - start)
+    return Certificate(tuple(results), time.perf_counter() - start, of_yours=bool(bed.asked))
 
 
 def result_of(proof: Proof, bed: Bed) -> Result:
@@ -99,6 +107,9 @@ def result_of(proof: Proof, bed: Bed) -> Result:
         proof.run(bed, bench)
     cases = len(bench.cases) - 1 or int(bench.comparisons > 0)
     counts = cases, bench.comparisons, bench.numbers
+    for name, why in bed.refused.items():
+        if name in bed.models:
+            bench.skip(f"{name}, yours", why)
     return Result(proof.name, proof.lesson, *counts, tuple(bench.failures), tuple(bench.not_claimed))
 
 

@@ -58,8 +58,8 @@ def a_kept_conversation_equals_its_ids_computed_afresh(bed: Bed, bench: Bench) -
                 bench.same(usage.cached_tokens, max(0, before - 1), "cached tokens: all but the last one of the last turn")
 
 
-@proof(11)
-def sent_again_found_again_or_kept_the_words_are_the_same(bed: Bed, bench: Bench) -> None:
+@proof(11, "sent again, found again or kept: the words are the same")
+def three_ways_one_answer(bed: Bed, bench: Bench) -> None:
     model = chat_model()
     chat, pc = Session(model), RadixPrefixCache(model, max_bytes=2**26)
     for turn, question in enumerate(QUESTIONS, start=1):

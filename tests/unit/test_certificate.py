@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import shape_checks, small_models  # noqa: F401 (a fixture)
 from mutants.caches import faulty_caches as faulty
+from mutants.caches import faulty_lives as lives
 
 from kvcourse.attention import attend, causal_mask
 from kvcourse.caches.block_pool import BlockPool
@@ -82,6 +83,13 @@ FACTORIES = {
     "nobody finds the prefix of another tenant": ZOO["namespace ignored"],
     "other weights are a miss": ZOO["stale weights"],
     "eviction changes costs and never an answer": ZOO["hit by reference"],
+    lives.LONG: lives.FAULTS["wrong past 256 rows"][0],
+    lives.CUTS: lives.FAULTS["every second cut is ignored"][0],
+    lives.BRANCHES: lives.FAULTS["a fork after a cut shares rows"][0],
+    lives.WALK: lives.FAULTS["a cut reaches the parent"][0],
+    lives.NEARER: lives.FAULTS["nonsense, and not exact"][0],
+    lives.CLEARED: lives.FAULTS["clear does nothing"][0],
+    lives.LEASED: lives.FAULTS["a lease leaves a pin"][0],
 }
 CHANGES = {}
 
@@ -149,7 +157,7 @@ def everything_twice(patch):
     patch.setattr(CausalLM, "_pass", lambda model, tokens, cache, keep: (model(tokens), one(model, tokens, cache, keep))[1])
 
 
-@breaks("a preallocated cache copies nothing and takes its formulas bytes")
+@breaks("a preallocated cache copies nothing and takes its formula's bytes")
 def grown_all_the_same(patch):
     patch.setattr(on_memory, "PreallocatedCache", lambda capacity: GrowingCache())
 
@@ -214,7 +222,7 @@ def the_last_token_is_forgotten(patch):
     patch.setattr(on_sessions, "Session", Forgetful)
 
 
-@breaks("sent again found again or kept the words are the same")
+@breaks("sent again, found again or kept: the words are the same")
 def nobody_asks_the_prefix_cache(patch):
     patch.setattr(on_sessions, "generate", lambda *given, prefix_cache=None, **options: generate(*given, **options))
 
@@ -252,7 +260,7 @@ def totals_of_the_last_turn(patch):
     patch.setattr(Ledger, "totals", property(lambda ledger: Totals(1, ledger[-1].prompt_tokens)))
 
 
-@breaks("an agent on counts alone is one on a model")
+@breaks("an agent counted without a model equals one run on a model")
 def counted_by_halves(patch):
     ask = _Counting.ask
     patch.setattr(_Counting, "ask", lambda counting, *texts: ask(counting, *texts) // 2)
@@ -536,9 +544,8 @@ def test_the_command_judges_a_cache_in_a_file_and_ends_with_1_if_it_is_wrong(tmp
     )
     assert run(["certify", "--cache", f"{place}:wrong", "--json"]) == 1
     record = json.loads(capsys.readouterr().out)
-    assert not record["ok"] and [one["name"] for one in record["results"] if one["verdict"] == "FAILS"] == [
-        "after a reset it is as new"
-    ]
+    failed = [one["name"] for one in record["results"] if one["verdict"] == "FAILS"]
+    assert not record["ok"] and failed == ["after a reset it is as new", lives.CUTS, lives.BRANCHES, lives.WALK]
     assert not run(["certify", "--cache", f"{place}:right"])
 
 
