@@ -72,10 +72,10 @@ check("2.1", my_scores)
 # e.
 
 # %% id="guess-mask"
-guess = None  # the number x with e to the power of x = 0
+guess = None  # what must x become for e to the power of x to be 0?
 
 # %% [markdown] id="mask-picture"
-# With three tokens, these scores (x) stay as they are, and those (.) get that number:
+# With three tokens, these scores (x) stay as they are, and those (.) get that score:
 #
 #     x . .
 #     x x .

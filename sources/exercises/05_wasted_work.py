@@ -86,7 +86,7 @@ check("5.1", my_rows)
 
 # %% [markdown] id="against-meter"
 # Now against the meter, which counts inside the model while it runs. `tiny` is the course's own model: four layers, 148 words.
-# (`prefill` and `decode_step` in one: `generate` with a cache keeps rows, with `cache=None` it does not.)
+# (`generate` runs the whole loop: with a cache it keeps rows, with `cache=None` it does not.)
 
 # %% id="meter" tags=["check"]
 from kvcourse import generate, load_model, trace

@@ -84,7 +84,7 @@ check("10.1", my_match)
 
 # %% [markdown] id="about-digest"
 # `digest(text)` makes a key of any text, the same one on every machine. Two different texts get different keys, almost certainly.
-# What you have written into one and the same text, though, no digest can tell apart.
+# But if you write two different things as the same text (1, 23 and 12, 3 both as `123`), they get the same key.
 
 
 # %% id="digest"

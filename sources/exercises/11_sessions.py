@@ -54,7 +54,8 @@ from kvcourse.checks import check, hint, in_short, progress, reset
 
 # %% [markdown] id="task-send-tools"
 # `encode(text)` makes a list of ids, `decode(ids)` a text. `model(tokens, cache=cache)` takes an int64 tensor `(1, T)`, returns
-# logits `(1, T, V)`, and adds T rows to the cache. No token goes through it that has its row, and none that nothing follows.
+# logits `(1, T, V)`, and adds T rows to the cache. Never send a token that already has its row, nor the last token
+# of the reply: nothing follows it.
 #
 # `ids` is the caller's list: it has to grow itself. What is in it already stays as it is. Text that was decoded and is encoded again
 # may come out as other ids.

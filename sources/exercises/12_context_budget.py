@@ -183,9 +183,9 @@ check("12.3", my_crop)
 # %% [markdown] id="task-compact-rule"
 # With at most `limit` tokens, the parts are returned as they are. With more, three things are: the front; then one part
 # `("summary", 0, ids)`; then the latest step, the one with the highest number, all of it. What stood between front and latest step
-# is summarised: all of it at once, in its order, an older summary with it.
+# is summarised: all of it at once, in its order, an older summary with it. That holds even where the three have more than `limit`.
 #
-# Where nothing stands between them, there is nothing to summarise: the parts are returned as they are. `parts` itself stays as it is.
+# Where nothing stands between them, the parts are returned as they are. `parts` itself stays as it is.
 
 # %% [markdown] id="guess-compact-text"
 # On paper: a front of 9 tokens, steps of 10, a summary of 3, a limit of 40.

@@ -468,8 +468,9 @@ with in_short():
         print(f"{name:9}: {orders}, {both[0][1]:.4f} without a cache")
 
 # %% [markdown] id="bill-why"
-# Look at the last line. There a prompt without marks is stored whole, at the price of writing, and found again only whole: the
-# order changes nothing, and the cache costs more than it saves. Lesson 13 says where such marks belong.
+# Look at the last line. There each prompt has one mark, at its end: it is stored whole, at the price of writing, and found again
+# only whole. The order changes nothing, and the cache costs more than it saves. (Without any mark nothing is stored, and the price
+# is the plain one.) Lesson 13 says where such marks belong.
 
 # %% [markdown] id="real-task"
 # ## The real model

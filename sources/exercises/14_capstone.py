@@ -62,17 +62,18 @@ for room, chart in rooms.items():
 # The faults that occur, by their keys:
 #
 # - `"mask"`: tokens of one call see the wrong tokens, too many or too few. One token a call is right.
-# - `"positions"`: from the first token on that has a past, tokens stand in another place than they should.
-# - `"layers"`: when the cache needs more room, rows end up in another layer.
+# - `"positions"`: once there are tokens in the cache, new ones are given wrong positions.
+# - `"layers"`: when the cache needs more room, sooner or later, rows end up in another layer.
 # - `"dtype"`: rows are kept in less precision.
-# - `"unused"`: nothing is wrong with the logits, and all is computed again.
+# - `"unused"`: nothing is wrong with the logits, and tokens that were computed are computed again, all or some.
 
 # %% [markdown] id="task-diagnosis-rule"
 # A diagnosis is a rule. `charts` is a dict from a room to a chart, a dict from the text of a line to what was seen:
 # `{"room 1": {"one pass": "equal", "one token at a time": "off from 1", ...}, ...}`. Return a dict from each room to a key, or to `None`
 # where nothing is wrong.
 #
-# The check brings other rooms, in any number and order: these faults, some of them in other kinds of cache, and right caches.
+# The check brings other rooms, in any number and order: these faults in other kinds of cache, which begin at other tokens, and right
+# caches.
 
 
 # %% id="answer-diagnosis" exercise="14.1"
@@ -109,7 +110,7 @@ check("14.1", my_diagnosis)
 # each way gives the logits of every token as they are without a cache, otherwise `False`.
 
 # %% [markdown] id="task-equal-rounding"
-# A right cache is off by some 1e-15, because sums are added up in another order: that is equal. 1e-9 is not. And broken arithmetic ends in
+# A right cache is off by some 1e-14, because sums are added up in another order: that is equal. 1e-9 is not. And broken arithmetic ends in
 # NaN, which is certainly not equal.
 
 # %% id="guess-equal"

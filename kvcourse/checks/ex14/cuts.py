@@ -1,12 +1,13 @@
 """Lesson 14: what must hold of an answer that tests cutting back (14.3). Knows nothing about chunks and forks."""
 
 from kvcourse.checks.base import Answer, Draw, Property, expect
-from kvcourse.checks.ex14 import patients
-from kvcourse.checks.ex14.patients import Case, cutting
+from kvcourse.checks.ex14 import patients, spoils
+from kvcourse.checks.ex14.patients import Case, cutting, wrong_after_a_cut
+from kvcourse.checks.ex14.spoils import CLEARLY, Wrong, all_off
 from kvcourse.checks.ex14.trials import Trial, any_kind, judge, right_ones, shuffled, text, verdict
 
 N, MORE = 8, 4
-WHY = "After a cut to n, `others` gave the logits that ids[:n] + others gives without a cache, up to rounding, some 1e-15."
+WHY = "After a cut to n, `others` gave the logits that ids[:n] + others gives without a cache, up to rounding, some 1e-14."
 
 
 def says_true_or_false(answer: Answer, draw: Draw) -> None:
@@ -62,7 +63,21 @@ def looks_at_the_logits_and_not_at_the_length(answer: Answer, draw: Draw) -> Non
 def looks_at_every_token_after_a_cut(answer: Answer, draw: Draw) -> None:
     for which in (0, draw.integer(1, MORE - 2), MORE - 1):
         told = f"After a cut, token {which} of others has wrong logits, and the other {MORE - 1} have right ones."
-        judge(tried(answer, draw, Case(any_kind(draw), told, patients.wrong_after_a_cut(which))), WHY)
+        judge(tried(answer, draw, Case(any_kind(draw), told, wrong_after_a_cut(which, all_off(CLEARLY)))), WHY)
+
+
+def looks_at_every_logit_after_a_cut(answer: Answer, draw: Draw) -> None:
+    all_tried(answer, draw, one_token(draw, spoils.in_one_logit(draw)))
+
+
+def tells_a_small_difference_from_rounding(answer: Answer, draw: Draw) -> None:
+    all_tried(answer, draw, one_token(draw, spoils.by_little(draw)))
+
+
+def takes_undefined_numbers_for_a_fault(answer: Answer, draw: Draw) -> None:
+    wrong = spoils.undefined(draw)
+    everywhere = Case(any_kind(draw), f"After a cut, {wrong[0].told}.", wrong_after_a_cut(None, wrong[0].change))
+    all_tried(answer, draw, [everywhere, *one_token(draw, wrong)])
 
 
 def leaves_the_texts_alone(answer: Answer, draw: Draw) -> None:
@@ -81,6 +96,9 @@ PROPERTIES: tuple[Property, ...] = (
     goes_on_with_other_tokens,
     looks_at_the_logits_and_not_at_the_length,
     looks_at_every_token_after_a_cut,
+    looks_at_every_logit_after_a_cut,
+    tells_a_small_difference_from_rounding,
+    takes_undefined_numbers_for_a_fault,
     leaves_the_texts_alone,
 )
 
@@ -94,3 +112,13 @@ def all_tried(answer: Answer, draw: Draw, cases: list[Case]) -> None:
     """The broken ones, and a right one among them."""
     for case in shuffled(draw, [*cases, Case(any_kind(draw))]):
         judge(tried(answer, draw, case), WHY)
+
+
+def one_token(draw: Draw, wrongs: list[Wrong]) -> list[Case]:
+    """Each in the logits of one of the tokens that come after a cut; every other one after cuts to one length only."""
+    cases = []
+    for number, wrong in enumerate(wrongs):
+        which, only = draw.integer(0, MORE - 1), draw.integer(0, N) if number % 2 else None
+        told = f"After a cut{'' if only is None else f' to {only}'}, of token {which} of others {wrong.told}."
+        cases.append(Case(any_kind(draw), told, wrong_after_a_cut(which, wrong.change, only)))
+    return cases

@@ -1,6 +1,7 @@
 """Lesson 14: what must hold of an answer that names the faults of caches by their charts (14.1). Knows nothing about tests.
 
-The charts are real: broken caches of the zoo, others with the same faults, and right ones, each observed here.
+The charts are real: broken caches of the zoo, others whose faults begin where they are drawn, and right ones, all observed
+here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,8 @@ from functools import cache as once
 from typing import Any
 
 from kvcourse.checks.base import Answer, Draw, Property, describe, expect
-from kvcourse.checks.ex14 import patients
-from kvcourse.checks.ex14.patients import Case
-from kvcourse.checks.ex14.patients import planned as front_of
+from kvcourse.checks.ex14.admitted import drawn
 from kvcourse.zoo import HEALTHY, SPECIMENS, symptoms
-from kvcourse.zoo.keeping import GrowsByResize
 from kvcourse.zoo.specimen import Make
 
 KEYS = ("mask", "positions", "layers", "dtype", "unused")
@@ -21,22 +19,18 @@ MOST = 4  # readings in a message
 ZOO: Mapping[str, Make] = {one.fault: one.make for one in SPECIMENS}
 
 
-def of(case: Case) -> Make:
-    return lambda model, n: case.make(model, n)
-
-
-# By key, the ones of the notebook first.
+# By key, the one of the notebook first.
 SICK: Mapping[str, Sequence[Make]] = {
     "mask": (ZOO["square mask"], ZOO["mask at the left"], ZOO["sees the future"]),
-    "positions": (ZOO["positions restart"], of(Case("preallocated", front=front_of(patients.ahead, lambda n, T: n > 0)))),
-    "layers": (ZOO["layers scrambled"], lambda model, n: GrowsByResize(2)),
-    "dtype": (ZOO["rows cast"], of(Case("preallocated", front=patients.Cast))),
-    "unused": (ZOO["never used"], of(Case("preallocated", front=patients.NothingKept))),
+    "positions": (ZOO["positions restart"],),
+    "layers": (ZOO["layers scrambled"],),
+    "dtype": (ZOO["rows cast"],),
+    "unused": (ZOO["never used"],),
 }
 WELL: Sequence[Make] = [HEALTHY[kind] for kind in ("growing", "preallocated", "paged", "sliding")]
 
 
-@once
+@once  # a patient that is drawn again is not observed again
 def chart_of(make: Make) -> Chart:
     return symptoms(make).readings
 
@@ -55,31 +49,31 @@ def leaves_the_healthy_alone(answer: Answer, draw: Draw) -> None:
 
 
 def tells_a_wrong_mask(answer: Answer, draw: Draw) -> None:
-    ask(answer, draw, [*(("mask", make) for make in SICK["mask"]), healthy(draw)])
+    ask(answer, draw, [*with_fault(draw, "mask", 6), healthy(draw)])
 
 
 def tells_wrong_positions(answer: Answer, draw: Draw) -> None:
-    ask(answer, draw, [*(("positions", make) for make in SICK["positions"]), ("mask", SICK["mask"][0]), healthy(draw)])
+    ask(answer, draw, [*with_fault(draw, "positions", 3), *with_fault(draw, "mask", 1), healthy(draw)])
 
 
 def tells_scrambled_layers(answer: Answer, draw: Draw) -> None:
-    ask(answer, draw, [*(("layers", make) for make in SICK["layers"]), ("positions", SICK["positions"][0]), healthy(draw)])
+    ask(answer, draw, [*with_fault(draw, "layers", 5), *with_fault(draw, "positions", 0), healthy(draw)])
 
 
 def tells_a_lower_precision(answer: Answer, draw: Draw) -> None:
-    ask(answer, draw, [*(("dtype", make) for make in SICK["dtype"]), ("mask", SICK["mask"][0]), healthy(draw)])
+    ask(answer, draw, [*with_fault(draw, "dtype", 3), *with_fault(draw, "mask", 0), healthy(draw)])
 
 
 def tells_a_cache_that_saves_nothing(answer: Answer, draw: Draw) -> None:
-    ask(answer, draw, [*(("unused", make) for make in SICK["unused"]), healthy(draw)])
+    ask(answer, draw, [*with_fault(draw, "unused", 3), healthy(draw)])
 
 
 def goes_by_the_chart(answer: Answer, draw: Draw) -> None:
     """Wards of one, and whole ones with anybody in any room."""
     for key in KEYS:
-        ask(answer, draw, [(key, SICK[key][draw.integer(0, 1)])])
+        ask(answer, draw, [(key, drawn(draw, key, 1)[0])])
+    everybody = [patient for key in KEYS for patient in with_fault(draw, key, 1)] + [(None, make) for make in WELL]
     for _ in range(3):
-        everybody = [(key, make) for key in KEYS for make in SICK[key]] + [(None, make) for make in WELL]
         ask(answer, draw, [everybody[draw.integer(0, len(everybody) - 1)] for _ in range(draw.integer(1, 9))])
 
 
@@ -101,6 +95,12 @@ PROPERTIES: tuple[Property, ...] = (
     goes_by_the_chart,
     leaves_the_charts_alone,
 )
+
+
+def with_fault(draw: Draw, key: str, n: int) -> list[tuple[str | None, Make]]:
+    """Those of the zoo, and so many that are drawn."""
+    makes: list[Make] = [*SICK[key], *drawn(draw, key, n)]
+    return [(key, make) for make in makes]
 
 
 def healthy(draw: Draw) -> tuple[None, Make]:

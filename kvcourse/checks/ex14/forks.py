@@ -3,12 +3,14 @@
 from typing import Any
 
 from kvcourse.checks.base import Answer, Draw, Property, expect
-from kvcourse.checks.ex14 import patients
-from kvcourse.checks.ex14.patients import BLOCK_TOKENS, Case, SharesRows, forking
+from kvcourse.checks.ex14 import patients, spoils
+from kvcourse.checks.ex14.patients import BLOCK_TOKENS, Case, SharesRows, forking, wrong_after_a_fork
+from kvcourse.checks.ex14.spoils import CLEARLY, Wrong, all_off
 from kvcourse.checks.ex14.trials import Ids, Trial, any_kind, judge, right_ones, shuffled, text, verdict
 
 N, MORE = 8, 4
-WHY = "The cache gave the logits of ids[:n] + one, and its fork those of ids[:n] + two, up to rounding, some 1e-15."
+WHY = "The cache gave the logits of ids[:n] + one, and its fork those of ids[:n] + two, up to rounding, some 1e-14."
+SIDES = (("After a fork{}, in the first cache", "one"), ("In a fork{}", "two"))  # of which kind; what goes on there
 SHARED = "A fork and its parent write into the same rows"
 
 
@@ -68,6 +70,32 @@ def forks_at_every_length(answer: Answer, draw: Draw) -> None:
     all_tried(answer, draw, cases)
 
 
+def looks_at_every_token_of_both(answer: Answer, draw: Draw) -> None:
+    others = f"and the other {MORE - 1} have right ones"
+    cases = [
+        Case(any_kind(draw), f"{SIDES[side][0].format('')}, token {which} of {SIDES[side][1]} has wrong logits, {others}.",
+             wrong_after_a_fork(side == 1, which, all_off(CLEARLY)))
+        for side in (0, 1) for which in range(MORE)
+    ]  # fmt: skip
+    all_tried(answer, draw, cases)
+
+
+def looks_at_every_logit_of_both(answer: Answer, draw: Draw) -> None:
+    all_tried(answer, draw, one_token(draw, spoils.in_one_logit(draw)))
+
+
+def tells_a_small_difference_from_rounding(answer: Answer, draw: Draw) -> None:
+    all_tried(answer, draw, one_token(draw, [*spoils.by_little(draw), *spoils.by_little(draw)]))
+
+
+def takes_undefined_numbers_for_a_fault(answer: Answer, draw: Draw) -> None:
+    wrong, side = spoils.undefined(draw), draw.integer(0, 1)
+    everywhere = Case(
+        any_kind(draw), f"{SIDES[side][0].format('')}, {wrong[0].told}.", wrong_after_a_fork(side == 1, None, wrong[0].change)
+    )
+    all_tried(answer, draw, [everywhere, *one_token(draw, [*wrong, *spoils.undefined(draw)])])
+
+
 def leaves_the_texts_alone(answer: Answer, draw: Draw) -> None:
     for case in shuffled(draw, [Case(any_kind(draw)), Case(any_kind(draw), "", SharesRows)]):
         texts = three(draw)
@@ -84,6 +112,10 @@ PROPERTIES: tuple[Property, ...] = (
     lets_them_go_on_in_two_ways,
     lets_both_go_on_in_turns,
     forks_at_every_length,
+    looks_at_every_token_of_both,
+    looks_at_every_logit_of_both,
+    tells_a_small_difference_from_rounding,
+    takes_undefined_numbers_for_a_fault,
     leaves_the_texts_alone,
 )
 
@@ -102,6 +134,18 @@ def all_tried(answer: Answer, draw: Draw, cases: list[Case]) -> None:
     """The broken ones, and a right one among them."""
     for case in shuffled(draw, [*cases, Case(any_kind(draw))]):
         judge(tried(answer, draw, case), WHY)
+
+
+def one_token(draw: Draw, wrongs: list[Wrong]) -> list[Case]:
+    """Each in the logits of one token of one or two, in turns; the second half in forks of one length only."""
+    cases = []
+    for number, wrong in enumerate(wrongs):
+        side, which = number % 2, draw.integer(0, MORE - 1)
+        only = draw.integer(1, N) if number >= len(wrongs) // 2 else None
+        (where, name), made = SIDES[side], "" if only is None else f" that is made at {only} tokens"
+        told = f"{where.format(made)}, of token {which} of {name} {wrong.told}."
+        cases.append(Case(any_kind(draw), told, wrong_after_a_fork(side == 1, which, wrong.change, only)))
+    return cases
 
 
 def emptied_fork(parent: Any, fork: Any) -> Any:

@@ -1,15 +1,15 @@
 """Lesson 14: what must hold of an answer that tests a cache's logits (14.2). Knows nothing about cuts and forks."""
 
-import torch
 from torch import Tensor
 
 from kvcourse.checks.base import Answer, Draw, Property, expect
-from kvcourse.checks.ex14 import patients
-from kvcourse.checks.ex14.patients import Case, Spoil, planned
+from kvcourse.checks.ex14 import patients, spoils
+from kvcourse.checks.ex14.patients import Case, planned
+from kvcourse.checks.ex14.spoils import CLEARLY, Wrong, all_off, at
 from kvcourse.checks.ex14.trials import Ids, Trial, any_kind, judge, right_ones, shuffled, text, verdict
 
 N = 8
-WHY = "Its logits are those without a cache up to rounding, some 1e-15, for every way of cutting."
+WHY = "Its logits are those without a cache up to rounding, some 1e-14, for every way of cutting."
 WHY_FRESH = f"{WHY} Does each way begin with a cache of its own?"
 
 
@@ -70,8 +70,22 @@ def tries_every_size(answer: Answer, draw: Draw) -> None:
 
 def looks_at_every_token(answer: Answer, draw: Draw) -> None:
     for place in (0, draw.integer(1, N - 2), N - 1):
-        told = f"Only the logits of token {place} are off, by 0.01; those of the other {N - 1} are right."
-        judge(Trial(answer, Case(any_kind(draw), told, spoil=at(place, 0.01)), text(draw, N)), WHY)
+        told = f"Only the logits of token {place} are off, by {CLEARLY}; those of the other {N - 1} are right."
+        judge(Trial(answer, Case(any_kind(draw), told, spoil=at(place, all_off(CLEARLY))), text(draw, N)), WHY)
+
+
+def looks_at_every_token_of_a_pass(answer: Answer, draw: Draw) -> None:
+    several = "Where several tokens come together,"
+    cases = [
+        Case(any_kind(draw), f"{several} only the logits of the last one are right.", spoil=spoils.before_the_last),
+        Case(any_kind(draw), f"{several} only the logits of the last one are wrong.", spoil=spoils.last_of_several),
+        Case(any_kind(draw), f"{several} the last two have each other's logits.", spoil=spoils.last_two_exchanged),
+    ]
+    tried(answer, draw, cases)
+
+
+def looks_at_every_logit(answer: Answer, draw: Draw) -> None:
+    tried(answer, draw, one_token(draw, spoils.in_one_logit(draw)))
 
 
 def tells_a_cast_from_rounding(answer: Answer, draw: Draw) -> None:
@@ -79,18 +93,19 @@ def tells_a_cast_from_rounding(answer: Answer, draw: Draw) -> None:
         Case(any_kind(draw), "Rows are kept in 32 bits: its logits are some 1e-7 off, far more than rounding.", patients.Cast),
         Case(any_kind(draw), "All logits are 1e-6 too low, which changes no argmax.", spoil=lambda got, start: got - 1e-6),
         Case(any_kind(draw), "All logits are a millionth of themselves too large.", spoil=lambda got, start: got * (1 + 1e-6)),
-        Case(any_kind(draw), "Of each token, one logit is 1e-6 too high and another as much too low.", spoil=both_ways),
+        Case(any_kind(draw), "Of each token, one logit is 1e-6 too high and another as much too low.", spoil=both_ways(draw)),
     ]
     tried(answer, draw, cases)
+
+
+def tells_a_small_difference_from_rounding(answer: Answer, draw: Draw) -> None:
+    tried(answer, draw, one_token(draw, spoils.by_little(draw)))
 
 
 def takes_undefined_numbers_for_a_fault(answer: Answer, draw: Draw) -> None:
-    told = "NaN: it is neither above nor below anything, and not equal to itself"
-    cases = [
-        Case(any_kind(draw), f"Every logit is {told}.", spoil=at(None, torch.nan)),
-        Case(any_kind(draw), f"The logits of one token are {told}.", spoil=at(draw.integer(0, N - 1), torch.nan)),
-    ]
-    tried(answer, draw, cases)
+    wrong = spoils.undefined(draw)
+    told = f"Of each token, {wrong[0].told}."
+    tried(answer, draw, [Case(any_kind(draw), told, spoil=at(None, wrong[0].change)), *one_token(draw, wrong)])
 
 
 def leaves_the_ids_alone(answer: Answer, draw: Draw) -> None:
@@ -107,7 +122,10 @@ PROPERTIES: tuple[Property, ...] = (
     catches_what_several_at_once_show,
     tries_every_size,
     looks_at_every_token,
+    looks_at_every_token_of_a_pass,
+    looks_at_every_logit,
     tells_a_cast_from_rounding,
+    tells_a_small_difference_from_rounding,
     takes_undefined_numbers_for_a_fault,
     leaves_the_ids_alone,
 )
@@ -120,24 +138,25 @@ def tried(answer: Answer, draw: Draw, cases: list[Case]) -> None:
         judge(Trial(answer, case, ids), WHY)
 
 
-def both_ways(logits: Tensor, start: int) -> Tensor:
-    logits[:, 3] += 1e-6
-    logits[:, 8] -= 1e-6
-    return logits
+def one_token(draw: Draw, wrongs: list[Wrong]) -> list[Case]:
+    """Each in the logits of one token, which is drawn."""
+    cases = []
+    for wrong in wrongs:
+        place = draw.integer(0, N - 1)
+        cases.append(Case(any_kind(draw), f"Of token {place}, {wrong.told}.", spoil=at(place, wrong.change)))
+    return cases
+
+
+def both_ways(draw: Draw) -> spoils.Spoil:
+    up, down = spoils.column_of(draw, draw.integer(0, 2)), spoils.column_of(draw, draw.integer(3, 5))
+
+    def spoil(logits: Tensor, start: int) -> Tensor:
+        logits[:, up] += 1e-6
+        logits[:, down] -= 1e-6
+        return logits
+
+    return spoil
 
 
 def of_size(m: int) -> patients.When:
     return lambda length, T: T == m
-
-
-def at(place: int | None, off: float) -> Spoil:
-    """Add to the logits of one token, or of all."""
-
-    def spoil(logits: Tensor, start: int) -> Tensor:
-        if place is None:
-            return logits + off
-        if start <= place < start + len(logits):
-            logits[place - start] += off
-        return logits
-
-    return spoil

@@ -16,6 +16,7 @@ from kvcourse.caches.base import KeysValues, Plan
 from kvcourse.caches.growing import GrowingCache
 from kvcourse.caches.paged import PagedCache, PagedPool
 from kvcourse.caches.preallocated import PreallocatedCache
+from kvcourse.checks.ex14.spoils import Change, Spoil, at
 
 if TYPE_CHECKING:  # for the type checker a front stands before every kind
     from kvcourse.caches.full import FullCache as Front
@@ -24,9 +25,8 @@ else:
 
 CAPACITY, BLOCK_TOKENS, SPARE_BLOCKS = 24, 4, 18
 KINDS: dict[str, type] = {"growing": GrowingCache, "preallocated": PreallocatedCache, "paged": PagedCache}
-Spoil = Callable[[Tensor, int], Tensor]  # logits (T, V) and the first token's place: what is given out in their place
 When = Callable[[int, int], bool]  # length, T
-Change = Callable[[Plan, int, int], Plan]  # a plan, length, T
+Replan = Callable[[Plan, int, int], Plan]  # a plan, length, T
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def always(length: int, T: int) -> bool:
     return True
 
 
-def planned(change: Change, when: When = always) -> type:
+def planned(change: Replan, when: When = always) -> type:
     """A cache whose plan is another one, for some calls."""
 
     class Planned(Front):
@@ -121,20 +121,20 @@ def cutting(to: Callable[[int, int], int]) -> type:
     return Cutting
 
 
-def wrong_after_a_cut(which: int) -> type:
-    """After a cut, the logits of one token are off: the first that comes is number 0."""
+def wrong_after_a_cut(which: int | None, change: Change, only: int | None = None) -> type:
+    """After a cut, or one to `only`, the logits of a token are wrong, or of all: the first that comes is number 0."""
 
     class WrongAfterACut(Front):
         cut_to: int | None = None
 
         def truncate(self, length: int) -> None:
             super().truncate(length)
-            self.cut_to = length
+            self.cut_to = length if only in (None, length) else None
 
         def spoiled(self, logits: Tensor, start: int) -> Tensor:
-            if self.cut_to is not None and 0 <= self.cut_to + which - start < len(logits):
-                logits[self.cut_to + which - start] += 0.01
-            return logits
+            if self.cut_to is None:
+                return logits
+            return at(None if which is None else self.cut_to + which, change)(logits, start)
 
     return WrongAfterACut
 
@@ -214,3 +214,23 @@ def forking(after: Callable[[Any, Any], Any]) -> type:
             return after(self, super().fork())
 
     return Forking
+
+
+def wrong_after_a_fork(in_fork: bool, which: int | None, change: Change, only: int | None = None) -> type:
+    """After a fork, or one at length `only`, one side's logits of a token are wrong, or of all: the first that comes is 0."""
+
+    class WrongAfterAFork(Front):
+        parted_at: int | None = None
+
+        def fork(self) -> Any:
+            other = super().fork()
+            if only in (None, self.length):
+                (other if in_fork else self).parted_at = self.length
+            return other
+
+        def spoiled(self, logits: Tensor, start: int) -> Tensor:
+            if self.parted_at is None:
+                return logits
+            return at(None if which is None else self.parted_at + which, change)(logits, start)
+
+    return WrongAfterAFork

@@ -16,7 +16,7 @@ from kvcourse.errors import KVCourseError
 from kvcourse.zoo.bodies import SHAPE, the_model
 
 Ids = list[int]
-ROUNDING = 2.0**-49  # a right cache adds up in another order, and so differs in the last bits; here it does so on every machine
+ROUNDING = 2.0**-51  # a right cache adds up in another order, and so differs in the last bits; here it does so on every machine
 MOST_CALLS = 1500  # of one test of one cache
 
 

@@ -464,6 +464,17 @@ def compact(
 
 COMPACTS = {
     "nothing returned": (compact(new=NEW.replace("return ", "")), "expected a list of parts; got None"),
+    "nothing, where three things are too many": (
+        compact(new=NEW.replace("return ", "new = ") + "\n    return new if sum(len(p[2]) for p in new) <= limit else None"),
+        "expected a list of parts; got None",
+    ),
+    "the latest step cut to the limit": (
+        compact(
+            new=NEW.replace("return ", "new = ") + "\n    while sum(len(p[2]) for p in new) > limit:\n        new.pop()"
+            "\n    return new"
+        ),
+        "behind the summary stands the latest step",
+    ),
     "ids": (
         compact(new=NEW.replace("return ", "new = ") + "\n    return [id for p in new for id in p[2]]"),
         r"a part is a tuple \(role, step, ids\); one of yours is an int",
