@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def fetch(name: str = "smollm2", progress: bool = True, *, force: bool = False) 
     """Bring a model here, unless it is here and intact. Returns its folder.
 
     Anything missing, damaged, half done or made by another converter is done again; the download only when the GGUF file is
-    the one that is damaged. Several processes may call this at once: one works, the others wait and find it done.
+    the one that is damaged. Several processes may call this at once: one works, the others wait and find it done. In a folder
+    that can only be read, a model that is whole is used as it is.
 
     force: download and convert again in any case; what is here stays until the new one is whole.
     """
@@ -105,6 +107,9 @@ def fetch(name: str = "smollm2", progress: bool = True, *, force: bool = False) 
             _build(name, source, progress, force)
             return verify(name, progress)
     except OSError as error:
+        if not force:
+            with suppress(NotFetched, OSError):
+                return verify(name, progress)
         raise FetchError(f"The cache folder cannot be used ({error}).", expected=f"to read and write in {home()}",
                          got="an error",
                          todo="Free some space, or set KVCOURSE_HOME to a folder of yours.") from error  # fmt: skip

@@ -5,24 +5,30 @@ processed on the way there. The first can never pass the window; the second grow
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
+from kvcourse.amounts import amount, whole
 from kvcourse.errors import InputError
 
 
 @dataclass(frozen=True)
 class TurnCount:
-    """One request, in tokens. prompt = cached + computed; occupancy = prompt + completion, as the turn left the window."""
+    """One request, in tokens. prompt = cached + computed; occupancy = prompt + completion, as the turn left the window.
+
+    Raises: InputError for what is no count, and for counts that contradict each other.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.cached_tokens < max(1, self.prompt_tokens) or min(self.prompt_tokens, self.completion_tokens) < 0:
+        for field in fields(self):
+            object.__setattr__(self, field.name, whole(field.name, getattr(self, field.name)))
+        if self.cached_tokens and self.cached_tokens >= self.prompt_tokens:
             raise InputError(
                 "These counts contradict each other.",
-                expected="0 <= cached < prompt, and completion of 0 or more",
+                expected="cached < prompt",
                 got=f"prompt {self.prompt_tokens}, cached {self.cached_tokens}, completion {self.completion_tokens}",
                 todo="Count what was computed: at least one prompt token always is.",
             )
@@ -34,6 +40,10 @@ class TurnCount:
     @property
     def occupancy(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    def billed(self, prices: "Prices") -> "Bill":
+        """This turn at these prices."""
+        return _bill(self, prices)
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,8 @@ class Prices:
     completion: float = 5.0
 
     def __post_init__(self) -> None:
-        if min(self.computed, self.cached, self.completion) < 0:
-            raise InputError("A price below nothing.", expected="0 or more", got=self, todo="Correct it.")
+        for field in fields(self):
+            amount(f"The price {field.name}", getattr(self, field.name))
 
 
 @dataclass(frozen=True)
@@ -73,14 +83,23 @@ class Bill:
         return self.computed + self.cached + self.completion
 
 
+def _bill(counts: TurnCount | Totals, prices: Prices) -> Bill:
+    return Bill(
+        computed=counts.computed_tokens * prices.computed,
+        cached=counts.cached_tokens * prices.cached,
+        completion=counts.completion_tokens * prices.completion,
+    )
+
+
 class Ledger:
     """Every turn that ran, in order; what was taken back later was computed all the same, and stays.
 
-    limit: tokens that the window holds.
+    limit: tokens that the window holds; infinite where there is none. The last token of an answer is chosen and not sent, so
+    a turn may end one token beyond it.
     """
 
     def __init__(self, limit: float, turns: Iterable[TurnCount] = ()) -> None:
-        if not limit > 0:  # this way round NaN is none, too
+        if amount("The window's limit", limit, finite=False) == 0:
             raise InputError("A window holds tokens.", expected="a limit above 0", got=limit, todo="Give the context length.")
         self.limit = limit
         self._turns: list[TurnCount] = []
@@ -89,7 +108,10 @@ class Ledger:
 
     def record(self, turn: TurnCount) -> None:
         """Add a turn. Raises: InputError for one that the window could not have held."""
-        if turn.occupancy > self.limit + 1:  # the last token that is chosen needs no place any more
+        if not isinstance(turn, TurnCount):
+            raise InputError("A ledger takes turns.", expected="a TurnCount", got=type(turn).__name__,
+                             todo="TurnCount(prompt_tokens, cached_tokens, completion_tokens).")  # fmt: skip
+        if turn.prompt_tokens > self.limit or turn.occupancy > self.limit + 1:
             raise InputError("More tokens than the window holds.", expected=f"at most {self.limit}", got=turn.occupancy,
                              todo="Count tokens in the window, not all that were processed.")  # fmt: skip
         self._turns.append(turn)
@@ -110,22 +132,18 @@ class Ledger:
 
     @property
     def occupancy(self) -> int:
-        """Tokens in the window as the last turn left it."""
-        return self._turns[-1].occupancy if self._turns else 0
+        """Tokens in the window as the last turn left it: never more than it holds."""
+        last = self._turns[-1] if self._turns else TurnCount(0, 0, 0)
+        return last.occupancy if last.occupancy <= self.limit else last.occupancy - 1
 
     @property
     def share(self) -> float:
         """Of the window, in use: never above 1."""
-        return min(1.0, self.occupancy / self.limit)
+        return self.occupancy / self.limit
 
     def billed(self, prices: Prices) -> Bill:
         """All turns at these prices."""
-        sums = self.totals
-        return Bill(
-            computed=sums.computed_tokens * prices.computed,
-            cached=sums.cached_tokens * prices.cached,
-            completion=sums.completion_tokens * prices.completion,
-        )
+        return _bill(self.totals, prices)
 
     def copy(self) -> "Ledger":
         """The same turns, independent from here on."""

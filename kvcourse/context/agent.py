@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvcourse.amounts import whole
 from kvcourse.context.parts import Part, flat
 from kvcourse.context.policies import Policy
 from kvcourse.errors import InputError
@@ -53,12 +54,12 @@ def scripted(n_steps: int, *, system: int, task: int, answer: int, result: int, 
     """A script of these sizes (tokens), in which no two parts begin alike, if vocab_size is more than all tokens together."""
     sizes = {"n_steps": n_steps, "system": system, "task": task, "answer": answer, "result": result, "vocab_size": vocab_size}
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is a number.", expected="1 or more", got=value, todo="Correct it.")
+        whole(name, value, least=1)
     counter = iter(range(10**12))
+    stride = next((prime for prime in (7919, 7907, 7901) if vocab_size % prime), 1)  # else some ids would never come
 
     def new(n: int) -> tuple[int, ...]:
-        return tuple(next(counter) * 7919 % vocab_size for _ in range(n))
+        return tuple(next(counter) * stride % vocab_size for _ in range(n))
 
     return Script(new(system), new(task), tuple(Step(new(answer), new(result)) for _ in range(n_steps)))
 

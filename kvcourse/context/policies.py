@@ -14,6 +14,7 @@ one. What it drops is gone for it too, unless it kept a handle.
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from kvcourse.amounts import whole
 from kvcourse.context.parts import Part, n_tokens
 from kvcourse.errors import ContextOverflow, InputError
 
@@ -80,8 +81,7 @@ class Summarise:
     name, breaks_prefix = "summarise", "at every request, from number `keep` + 2 on"
 
     def __init__(self, summary: Summariser, keep: int = 4) -> None:
-        _require_positive("keep", keep)
-        self.summary, self.keep = summary, keep
+        self.summary, self.keep = summary, whole("keep", keep, least=1)
 
     def window(self, kept: Sequence[Part], new: Sequence[Part], limit: int) -> list[Part]:
         parts = [*kept, *new]
@@ -97,14 +97,14 @@ class Summarise:
 class Externalise:
     """A tool result of more than `longest` tokens never enters the window: a handle does, by which it can be fetched.
 
-    `outside` keeps what was put there. reference: from a handle to the tokens that stand for it.
+    `outside` keeps what was put there, and its handles count on: for another task, make another. reference: from a handle to
+    the tokens that stand for it.
     """
 
     name, breaks_prefix = "externalise", "never"
 
     def __init__(self, reference: Callable[[str], tuple[int, ...]], longest: int = 64) -> None:
-        _require_positive("longest", longest)
-        self.reference, self.longest = reference, longest
+        self.reference, self.longest = reference, whole("longest", longest, least=1)
         self.outside: dict[str, Part] = {}
 
     def window(self, kept: Sequence[Part], new: Sequence[Part], limit: int) -> list[Part]:
@@ -146,8 +146,3 @@ class CompactNearLimit:
             return require_fit(parts, limit, self.name)
         stay = [part for part in behind if part.step == latest]
         return require_fit([*fixed, Part("summary", self.summary(going)), *stay], limit, self.name)
-
-
-def _require_positive(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} is a number.", expected="1 or more", got=value, todo="Correct it.")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from kvcourse.amounts import whole
 from kvcourse.context.parts import Part, flat, n_tokens
-from kvcourse.errors import InputError
 from kvcourse.ledger import TurnCount
 
 INSTRUCTION = "Write down in a few words what was done and found, for whoever goes on with it:"
@@ -22,16 +22,13 @@ class DigestSummary:
     """
 
     def __init__(self, n_tokens: int, vocab_size: int = 2**31) -> None:
-        for name, value in (("n_tokens", n_tokens), ("vocab_size", vocab_size)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} is a number.", expected="1 or more", got=value, todo="Correct it.")
-        self.n_tokens, self.vocab_size = n_tokens, vocab_size
+        self.n_tokens, self.vocab_size = whole("n_tokens", n_tokens, least=1), whole("vocab_size", vocab_size, least=1)
         self.counts: list[TurnCount] = []
 
     def __call__(self, parts: Sequence[Part]) -> tuple[int, ...]:
         self.counts.append(TurnCount(n_tokens(parts), 0, self.n_tokens))
-        whole = blake2b(repr(flat(parts)).encode()).digest()
-        digests = (blake2b(whole, digest_size=8, salt=place.to_bytes(8, "big")).digest() for place in range(self.n_tokens))
+        all_parts = blake2b(repr(flat(parts)).encode()).digest()
+        digests = (blake2b(all_parts, digest_size=8, salt=place.to_bytes(8, "big")).digest() for place in range(self.n_tokens))
         return tuple(int.from_bytes(digest, "big") % self.vocab_size for digest in digests)
 
 

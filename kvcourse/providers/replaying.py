@@ -4,11 +4,12 @@ What is predicted is what the rules allow. A provider may have less room, or sen
 start; its own usage figures (`usage_of`) say what really was found.
 """
 
+import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvcourse.errors import InputError
 from kvcourse.providers.rules import Rules, rules_of
@@ -16,6 +17,7 @@ from kvcourse.providers.tree import PrefixTree, as_text
 from kvcourse.providers.usage import UsageCounts
 
 _REMEMBERED = 500_000  # marked prefixes
+_LARGEST_ID = 0x10FFFF  # an id is kept as a character
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,8 @@ def replay_requests(requests: Iterable[Logged | Sequence[int]], provider: str | 
     tree, points = PrefixTree(rules.lifetime_seconds, rules.renewed), Breakpoints(rules)
     for number, one in enumerate(requests, start=1):
         request = one if isinstance(one, Logged) else Logged(one)
-        n = len(request.tokens)
-        _require_tokens(request, number)
-        text, written = as_text(request.tokens), 0
+        ids = _ids(request.tokens, number)
+        n, text, written = len(ids), as_text(ids), 0
         if rules.matching == "breakpoints":
             found, written = points.ask(_blocks(request, text, number), request.seconds)
             cached = min(found, n - 1)  # of a prompt that is stored whole, too, the last token is computed
@@ -140,12 +141,24 @@ def replay_requests(requests: Iterable[Logged | Sequence[int]], provider: str | 
     return made
 
 
-def _require_tokens(request: Logged, number: int) -> None:
-    wrong = [one for one in request.tokens if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 0x110000]
-    if wrong or not len(request.tokens):
-        got = repr(wrong[0]) if wrong else "none"
-        raise InputError(f"Request {number} holds no token ids.", expected="whole numbers from 0 to 1,114,111", got=got,
+def _ids(tokens: Iterable[int], number: int) -> list[int]:
+    """A request's ids as ints, whatever kind of integers they came as."""
+    given: list[object] = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+    ids = [_as_id(one) for one in given] if isinstance(tokens, Iterable) else [None]
+    if not ids or None in ids:
+        got = f"{given[ids.index(None)]!r:.80}" if ids else "none"
+        raise InputError(f"Request {number} holds no token ids.", expected=f"whole numbers from 0 to {_LARGEST_ID:,}", got=got,
                          todo="Encode it with a tokenizer first.")  # fmt: skip
+    return [one for one in ids if one is not None]
+
+
+def _as_id(one: Any) -> int | None:
+    """None if it is no id."""
+    try:
+        number = operator.index(one)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return number if 0 <= number <= _LARGEST_ID and not isinstance(one, bool) else None
 
 
 def _blocks(request: Logged, text: str, number: int) -> list[Block]:

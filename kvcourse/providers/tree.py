@@ -1,7 +1,9 @@
 """Lesson 13: which earlier text begins like this one, and for how long. Knows nothing about what a character stands for.
 
 A radix tree over strings: shared starts are stored once. Token ids go in as characters, `as_text(ids)`, so that one tree serves
-both. It holds no tensors and no more than `max_bytes` of text; when that is full, what was not seen for longest is forgotten.
+both. Texts stand below roots with names, and those below different ones share nothing: requests to two models. It holds no
+tensors, and no more than `max_bytes`, of text and of what it takes to hold it; when that is full, what was not seen for longest
+is forgotten.
 """
 
 import sys
@@ -14,6 +16,9 @@ from kvcourse.common_prefix import common_length
 def as_text(ids: Iterable[int]) -> str:
     """Token ids as a string with one character for each."""
     return "".join(map(chr, ids))
+
+
+_NODE_BYTES = 300  # of a stretch, without its text: the object, its place among others, room for its children
 
 
 class Node:
@@ -56,13 +61,19 @@ class PrefixTree:
 
     def __init__(self, lifetime: float | None = None, renewed: bool = True, max_bytes: int = 160 * 2**20) -> None:
         self.lifetime, self.renewed, self.max_bytes = lifetime, renewed, max_bytes
-        self.root = Node("", None, 0, None)
+        self.roots: dict[str, Node] = {}
         self.bytes = 0
         self.forgotten_up_to: int | None = None  # texts up to this number may be gone
 
-    def insert(self, text: str, number: int, seconds: float | None = None) -> Found:
-        """Add a text and say what of it was there. number: grows with each text. seconds: None where no time is known."""
-        node, at, alive, nearest, counting = self.root, 0, 0, None, True
+    def insert(self, text: str, number: int, seconds: float | None = None, root: str = "") -> Found:
+        """Add a text and say what of it was there. number: grows with each text. seconds: None where no time is known.
+
+        root: a name; texts below different ones share nothing.
+        """
+        if root not in self.roots:
+            self.roots[root] = Node("", None, number, seconds)
+            self.bytes += _size(root)
+        node, at, alive, nearest, counting = self.roots[root], 0, 0, None, True
         while at < len(text):
             child = node.children.get(text[at])
             if child is None:
@@ -81,7 +92,7 @@ class PrefixTree:
         if at < len(text):
             leaf = Node(text[at:], node, number, seconds)
             node.children[text[at]] = leaf
-            self.bytes += sys.getsizeof(leaf.edge)
+            self.bytes += _size(leaf.edge)
             node = leaf
         if self.bytes > self.max_bytes:
             self._forget(number)
@@ -98,12 +109,12 @@ class PrefixTree:
     def _split(self, child: Node, same: int) -> Node:
         """Cut a stretch in two; the lower part stays the same object, so that ends of texts stay where they are."""
         assert child.parent is not None
-        self.bytes -= sys.getsizeof(child.edge)
+        self.bytes -= _size(child.edge)
         upper = Node(child.edge[:same], child.parent, child.seen, child.seconds)
         child.parent.children[child.edge[0]] = upper
         child.edge, child.parent = child.edge[same:], upper
         upper.children[child.edge[0]] = child
-        self.bytes += sys.getsizeof(upper.edge) + sys.getsizeof(child.edge)
+        self.bytes += _size(upper.edge) + _size(child.edge)
         return upper
 
     def _forget(self, number: int) -> None:
@@ -114,16 +125,23 @@ class PrefixTree:
                 break
             self.forgotten_up_to = max(self.forgotten_up_to or 0, node.seen)
             if node.parent is not None:
-                self.bytes -= sys.getsizeof(node.edge)
+                self.bytes -= _size(node.edge)
                 del node.parent.children[node.edge[0]]
                 node.parent = None
+        for name in [name for name, root in self.roots.items() if not root.children]:
+            self.bytes -= _size(name)
+            del self.roots[name]
 
     def _by_age(self) -> list[Node]:
         """Every stretch, the oldest first, and of equal age what stands behind before what stands in front."""
-        found, waiting = [], [*self.root.children.values()]
+        found, waiting = [], [node for root in self.roots.values() for node in root.children.values()]
         while waiting:
             node = waiting.pop()
             found.append(node)
             waiting.extend(node.children.values())
         found.reverse()  # the sort keeps the order of equals
         return sorted(found, key=lambda node: node.seen)
+
+
+def _size(text: str) -> int:
+    return sys.getsizeof(text) + _NODE_BYTES

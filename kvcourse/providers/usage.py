@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvcourse.amounts import whole
 from kvcourse.errors import InputError
 from kvcourse.providers.rules import Rules, rules_of
+
+_MOST = 1 << 63  # so that no sum of a log's figures is more than can be written down
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,12 @@ def _count(usage: Mapping[str, Any], paths: tuple[str, ...]) -> int | None:
             value = value.get(name) if isinstance(value, Mapping) else None
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{path} is no count.", expected="tokens, 0 or more", got=repr(value), todo="Mend the log.")
-        return value
+        got: object = "more"
+        try:
+            count = whole(path, value)
+        except InputError as error:
+            count, got = _MOST, error.got
+        if count >= _MOST:
+            raise InputError(f"{path} is no count.", expected="tokens, from 0 to 2**63", got=got, todo="Mend the log.")
+        return count
     return None

@@ -161,6 +161,13 @@ def test_settings_that_cannot_be_are_refused(make):
     assert caught.value.todo
 
 
+@pytest.mark.parametrize("vocab_size", [30, 7919, 2 * 7919, 7907 * 7919])
+def test_a_scripts_ids_are_all_different_as_long_as_there_are_enough(vocab_size):
+    script = scripted(2, system=5, task=5, answer=5, result=5, vocab_size=vocab_size)
+    ids = [*script.system, *script.task, *(one for step in script.steps for one in (*step.answer, *step.result))]
+    assert len(ids) == len(set(ids)) == 30 and max(ids) < vocab_size
+
+
 def test_parts_are_told_apart_by_their_tokens():
     one, other = [Part("system", (1, 2)), Part("task", (3,))], [Part("system", (1, 2)), Part("task", (4,))]
     assert (flat(one), shared_tokens(one, other), shared_tokens(one, [*one, other[1]])) == ([1, 2, 3], 2, 3)

@@ -212,6 +212,23 @@ def test_a_home_that_cannot_be_written_is_named(downloads, monkeypatch, tmp_path
         fetch(progress=False)
 
 
+@pytest.mark.parametrize("part", ["lock", "folder"])
+def test_a_whole_model_in_a_folder_that_can_only_be_read_is_used_as_it_is(downloads, monkeypatch, part):
+    """A hub mounts one copy for all its learners."""
+    folder, n = fetch(progress=False), len(downloads)
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "read-only")
+
+    monkeypatch.setattr(*((fetching, "FileLock") if part == "lock" else (Path, "mkdir")), refuse)
+    assert fetch(progress=False) == folder and len(downloads) == n
+    with pytest.raises(FetchError, match="cannot be used"):
+        fetch(progress=False, force=True)
+    (folder / "config.json").unlink()
+    with pytest.raises(FetchError, match="cannot be used"):
+        fetch(progress=False)
+
+
 def test_progress_is_shown_on_the_terminal_only_when_asked_for(downloads, capfd):
     fetch(progress=False)
     verify("smollm2")

@@ -1,13 +1,17 @@
 """The books add up, whatever happens: prompt = cached + computed, occupancy within the window, totals the sums of turns."""
 
+from dataclasses import astuple
+
+import numpy as np
 import pytest
+import torch
 from helpers import small_models as small_models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from session_helpers import QUESTIONS, chatted, refused, small_llama, talkative
 
 from kvcourse.errors import CacheMisuse, InputError
-from kvcourse.ledger import Ledger, Totals, TurnCount
+from kvcourse.ledger import Ledger, Prices, Totals, TurnCount
 from kvcourse.sampling import Sampler
 
 pytestmark = pytest.mark.usefixtures("small_models")
@@ -53,17 +57,44 @@ def test_counts_that_contradict_each_other_are_refused_and_others_are_not(prompt
     elif (prompt, cached) == (0, 0) and completion >= 0:
         assert TurnCount(0, 0, completion).computed_tokens == 0
     else:
-        assert "contradict" in refused(lambda: TurnCount(prompt, cached, completion), InputError)
+        said = refused(lambda: TurnCount(prompt, cached, completion), InputError)
+        assert ("contradict" if min(prompt, cached, completion) >= 0 else "0 or more") in said
 
 
 def test_more_than_the_window_holds_is_refused_and_not_written_down():
     """claude-code 13783, ccusage 823: a gauge of the window shows cumulative tokens. The last token needs no place any more."""
     ledger = Ledger(10, [TurnCount(8, 2, 3)])
     refused(lambda: ledger.record(TurnCount(8, 2, 4)), InputError)
-    refused(lambda: Ledger(10, [TurnCount(12, 0, 0)]), InputError)
+    for sent in (11, 12):
+        refused(lambda sent=sent: Ledger(10, [TurnCount(sent, 0, 0)]), InputError)
     assert ledger.totals == Totals(1, 8, 2, 6, 3)
-    for limit in (0, -1, float("nan")):  # of such a window no share could be in use
+    assert (ledger.occupancy, ledger.share) == (10, 1.0)
+    refused(lambda: ledger.record((8, 2, 3)), InputError)
+    for limit in (0, -1, float("nan"), True, "10", None):  # of such a window no share could be in use
         refused(lambda limit=limit: Ledger(limit), InputError)
+
+
+@pytest.mark.parametrize("wrong", [True, 1.5, float("nan"), float("inf"), "a", None, [1], 10**400 * -1])
+def test_what_is_no_count_or_no_price_is_refused(wrong):
+    for place in range(3):
+        counts = [10, 3, 1]
+        counts[place] = wrong
+        refused(lambda counts=counts: TurnCount(*counts), InputError)
+    if wrong != 1.5:
+        refused(lambda: Prices(cached=wrong), InputError)
+
+
+def test_counts_of_numpy_and_torch_are_counts():
+    turn = TurnCount(np.int64(10), torch.tensor(3), np.uint8(1))
+    assert turn == TurnCount(10, 3, 1) and {type(n) for n in astuple(turn)} == {int}
+
+
+@given(st.lists(counts), st.builds(Prices, *[st.integers(0, 100)] * 3))
+def test_a_bill_is_the_sum_of_its_turns_bills(turns, prices):
+    whole = Ledger(WINDOW, turns).billed(prices)
+    bills = [turn.billed(prices) for turn in turns]
+    assert astuple(whole) == tuple(sum(getattr(bill, name) for bill in bills) for name in ("computed", "cached", "completion"))
+    assert whole.total == sum(bill.total for bill in bills)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 import datetime
 
+import numpy as np
 import pytest
+import torch
 from helpers import small_models as small_models
 from hypothesis import given
 from hypothesis import strategies as st
@@ -305,6 +307,7 @@ def test_counts_add_up_and_no_cache_costs_more_than_its_writes(texts, provider):
 @pytest.mark.parametrize(
     ("requests", "match"),
     [([], "nothing to replay"), ([[1], []], "Request 2 holds no token ids"), ([[1], [-1]], "Request 2"), ([["a"]], "Request 1"),
+     ([5], "Request 1 .*got 5"), ([[1], [2, True]], "Request 2 .*got True"), (["abc"], "got 'a'"), ([[1.0]], "got 1.0"),
      ([[2**21]], "numbers from 0 to 1,114,111; got 2097152"),
      ([Logged([1, 2], 0, (3,))], "Request 1: the blocks do not fit"), ([Logged([1, 2], 0, (1, 1))], "blocks do not fit"),
      ([Logged([1, 2], 0, (2,), (1,))], "blocks do not fit")],
@@ -312,6 +315,15 @@ def test_counts_add_up_and_no_cache_costs_more_than_its_writes(texts, provider):
 def test_what_is_no_request_is_named_by_its_number(requests, match):
     with pytest.raises(InputError, match=match):
         replay_requests(requests, "anthropic")
+
+
+@pytest.mark.parametrize("provider", ["local", "anthropic"])
+def test_ids_are_integers_of_whatever_kind_and_come_in_whatever_holds_them(provider):
+    text = list(range(1, 3000))
+    plain = replay_requests([text, text], provider).counts
+    for same in (np.array(text), torch.tensor(text), tuple(text)):
+        assert replay_requests([same, same], provider).counts == plain
+    assert replay_requests([iter(text), Logged(range(1, 3000))], provider).counts == plain
 
 
 @pytest.mark.parametrize("provider", ["local", "openai", "anthropic", "openai:breakpoints", "deepseek", "gemini"])
