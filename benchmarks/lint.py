@@ -6,7 +6,8 @@
 A log is generated line by line, the same each time, then `kvcourse lint --json` reads it in a process of its own, whose peak
 memory is asked of the system. Busy: processor time, which other work on the machine does not lengthen by much. Families:
 "chats" that grow, "clock" (chats with a clock in front of everything), "tools" (in another order each time), "documents" (in
-another order), "questions" (one each), "long" (100 kB of new text each), "mixed".
+another order), "questions" (one each), "long" (100 kB of new text each), "short" (a few words each, as many groups as
+requests), and "mixed", of all but the last.
 """
 
 import argparse
@@ -80,16 +81,23 @@ def long(rng: random.Random) -> Iterator[Body]:
         yield {"messages": [{"role": "user", "content": text(rng, 1200)}]}
 
 
+def short(rng: random.Random) -> Iterator[Body]:
+    while True:
+        yield {"messages": [{"role": "user", "content": " ".join(f"{rng.getrandbits(40):x}" for _ in range(5))}]}
+
+
 FAMILIES: dict[str, tuple[Callable[[random.Random], Iterator[Body]], str]] = {
     "chats": (lambda rng: chats(rng, lambda n: ""), "none"), "clock": (clock, "clock"), "tools": (tools, "tool_order"),
     "documents": (documents, "retrieval_order"), "questions": (questions, "none"), "long": (long, "none"),
+    "short": (short, "none"),
 }  # fmt: skip
+MIXED = [family for family in FAMILIES if family != "short"]
 
 
 def write_log(path: Path, n_bytes: int, family: str) -> int:
     """Write a log of about so many bytes; return how many requests it has."""
     rng = random.Random(13)
-    sources = [FAMILIES[one][0](random.Random(one)) for one in (FAMILIES if family == "mixed" else [family])]
+    sources = [FAMILIES[one][0](random.Random(one)) for one in (MIXED if family == "mixed" else [family])]
     written = requests = 0
     with path.open("w", encoding="utf-8") as file:
         while written < n_bytes:

@@ -9,13 +9,13 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Literal
 
 from kvcourse.common_prefix import common_length
-from kvcourse.stamps import Stamp, clock_at, epochs_at, ids_at, marker_at, role_at, without_markers
+from kvcourse.stamps import Stamp, clock_at, epochs_at, ids_at, marker_at, role_at, turn_around, without_markers
 
 Kind = Literal[
     "clock", "id", "tool_order", "schema", "retrieval_order", "template", "history", "whitespace", "re_encoded",
@@ -29,7 +29,7 @@ ADVICE: dict[str, str] = {
     "tool_order": "Send the tools in one order, sorted by name.",
     "schema": "Keep the tool definitions as they are while a conversation lasts, byte for byte.",
     "retrieval_order": "Put retrieved documents in one order, by their id and not by score, or behind what stays the same.",
-    "template": "Render every request with one template, and the same system part.",
+    "template": "Render every request with one template, in one wording; what has to differ goes behind what is the same.",
     "history": "Append to the conversation; leave earlier turns as they were sent.",
     "whitespace": "Build the text in one place, with the same spaces and line breaks each time.",
     "re_encoded": "Keep the ids of what was generated, and append to them, instead of encoding its text again.",
@@ -46,9 +46,16 @@ _BLANKS = re.compile(f"[{_BLANK}]+")
 _WINDOW = 400  # characters in which single words are looked for
 _AGREE = 24  # characters that have to be equal behind a difference, for it to be the only one
 _PARAGRAPH = 12  # characters of a paragraph that is told from others by its text
+_PARAGRAPHS, _LINES, _OBJECTS = r"\n[^\S\n]*\n\s*", r"\n\s*", r"\}\s*,\s*(?=\{)"
 _NUMBERED = re.compile(
-    r"^\W*(?:(?:document|doc|source|passage|result|chunk|context)\W{0,2}\d*\W+|\d{1,3}\W+)?(?:<[^>]*>\s*)*", re.I
+    r"^\W*(?:(?:human|user|assistant|system):\W+)?"
+    r"(?:(?:document|doc|source|passage|result|chunk|context)\W{0,2}\d*\W+|\d{1,3}\W+)?(?:<[^>]*>\s*)*",
+    re.I,
 )
+
+
+_SCORES = ("score", "relevance", "similarity", "distance")
+_SCORE = re.compile(rf"""(?i)[(\["']*\b(?:{"|".join(_SCORES)})\b["']?\s*[:=]?\s*-?\d+(?:\.\d+)?(?:e-?\d+)?%?["')\]]*[,:]?\s*""")
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,16 @@ def kind_of_tools(ours: Sequence[Any], theirs: Sequence[Any]) -> Cause:
     return Cause("schema", "the tool definitions are others; " + "; ".join(parts), ", ".join(names[0]), ", ".join(names[1]))
 
 
+def bare_parts(text: str) -> Iterator[list[str]]:
+    """A text's paragraphs, then its lines, then the objects of the list in it, without their numbers, labels and spaces."""
+    for break_ in (_PARAGRAPHS, _LINES):
+        yield [_bare(part) for part in re.split(break_, text)]
+    front, *listed = re.split(r"\[\s*(?=\{)", text, maxsplit=1)
+    parts = [part for rest in listed for part in re.split(_OBJECTS, rest)]
+    behind = [part for last in parts[-1:] for part in re.split(r"(?<=\})\s*\]", last, maxsplit=1)]
+    yield [_bare(part) for part in (front, *parts[:-1], *behind)]
+
+
 # One function a kind: the cause, or None.
 
 
@@ -117,9 +134,11 @@ def _whitespace(before: str, ours: str, theirs: str) -> Cause | None:
 
 
 def _order(before: str, ours: str, theirs: str) -> Cause | None:
-    for break_ in (r"\n[^\S\n]*\n\s*", r"\n\s*", r"\}\s*,\s*(?=\{)"):
-        head = re.split(break_, before)[-1]
-        sides = [re.split(break_, head + text) for text in (ours, theirs)]
+    texts, place = [before + ours, before + theirs], len(before)
+    turns = [turn_around(text, place) for text in texts]  # what follows a turn is no part of its last paragraph
+    for break_ in (_PARAGRAPHS, _LINES, _OBJECTS):
+        head = _last_part(break_, before[turns[0].start :])
+        sides = [_parts(break_, text[place - len(head) : turn.stop]) for text, turn in zip(texts, turns, strict=True)]
         one, other = ([_bare(part) for part in side] for side in sides)
         first = common_length(one, other)
         if first >= min(len(one), len(other)) or (one[first] not in other[first:] or other[first] not in one[first:]):
@@ -131,6 +150,18 @@ def _order(before: str, ours: str, theirs: str) -> Cause | None:
         what = "tools" if is_tools else "paragraphs"
         return Cause(kind, f"the same {what} in another order", sides[0][first], sides[1][first], 0 if first else len(head))
     return None
+
+
+def _last_part(break_: str, text: str) -> str:
+    """The part that a text ends in. Of objects, the first begins behind the bracket of its list."""
+    parts = re.split(break_, text)
+    return re.split(r"\[\s*(?=\{)", text, maxsplit=1)[-1] if break_ == _OBJECTS and len(parts) == 1 else parts[-1]
+
+
+def _parts(break_: str, text: str) -> list[str]:
+    """All parts of a text. Of objects, the last ends with the bracket of its list."""
+    parts = re.split(break_, text)
+    return [*parts[:-1], re.split(r"\}\s*\]", parts[-1], maxsplit=1)[0]] if break_ == _OBJECTS else parts
 
 
 def _clock(before: str, ours: str, theirs: str) -> Cause | None:
@@ -213,8 +244,14 @@ def _windows(before: str, ours: str, theirs: str) -> tuple[int, str, str]:
 
 
 def _bare(paragraph: str) -> str:
-    """A paragraph without its number, label or tag, and with single spaces."""
-    return " ".join(_NUMBERED.sub("", paragraph.strip(), count=1).split()).rstrip("}],")
+    """A paragraph without its number, label, score or tags, and with single spaces."""
+    lower = paragraph.lower()
+    scored = any(word in lower for word in _SCORES)
+    bare = _NUMBERED.sub("", _SCORE.sub("", paragraph.strip(), count=1) if scored else paragraph.strip(), count=1)
+    bare = " ".join(bare.split())
+    while bare.endswith(">") and (last := bare.rfind("<")) >= 0 and bare.startswith("</", last):
+        bare = bare[:last].rstrip()
+    return bare.rstrip("}],")
 
 
 def _tool_name(tool: Any) -> str:

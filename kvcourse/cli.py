@@ -16,7 +16,9 @@ from kvcourse.cli_grade import grade
 from kvcourse.cli_lint import lint
 from kvcourse.cli_memory import memory
 from kvcourse.cli_weights import weights
-from kvcourse.errors import InputError, KVCourseError
+from kvcourse.errors import InputError
+from kvcourse.outputs import allow_any_text
+from kvcourse.streams import faults_in_one_line
 
 app = typer.Typer(
     help="KV, prefix and session caches: a course, and the package that it builds.",
@@ -28,16 +30,12 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command. A fault this package names is one line and exit status 2; --debug, anywhere, shows its traceback."""
+    """Run one command. A fault that has a name, or a full disk, is one line and exit status 2; --debug shows it whole."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = _take_debug(arguments)
-    try:
+    allow_any_text()
+    with faults_in_one_line("kvcourse", debug):
         app(arguments, prog_name="kvcourse")
-    except KVCourseError as error:
-        if debug:
-            raise
-        print(f"kvcourse: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def _take_debug(arguments: list[str]) -> bool:

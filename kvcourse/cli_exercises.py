@@ -1,5 +1,6 @@
 """Every lesson: the commands a learner works with, check, hint, reset and progress. Knows nothing about how they work."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvcourse.errors import InputError, KVCourseError, UnknownName
+from kvcourse.outputs import refuse_inputs, write_whole
 
 if TYPE_CHECKING:
     from kvcourse.checks.exercise import Exercise
@@ -28,13 +30,15 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what did not pass.")] = False,
 ) -> None:
     """Run the checks on your answers. Exit status: 0 all passed, 1 some did not, 2 something could not be checked."""
+    notebooks = [notebook for named in targets for notebook in _in_folder(named)]
     for file in (as_json, junit):
         if file is not None:
             _refuse_unwritable(file)
+            refuse_inputs(file, _files_of(notebooks))
     records: list[dict[str, Any]] = []
     results: list[SubmissionResult] = []
     status = 0
-    for target in [notebook for named in targets for notebook in _in_folder(named)]:
+    for target in notebooks:
         record, result, one = _check_one(target, quiet)
         records.append(record)
         results.append(result)
@@ -108,6 +112,21 @@ def _in_folder(target: str) -> list[str]:
     return [str(copy) for copy in copies if copy.is_file()] or [target]
 
 
+def _files_of(targets: list[str]) -> list[Path]:
+    """The files that are read for these targets; none for one that is unknown, which is told when its turn comes."""
+    from kvcourse.checks.work import copy_of
+
+    files = []
+    for target in targets:
+        with contextlib.suppress(KVCourseError):
+            files.append(Path(target) if _is_path(target) else copy_of(_exercise(target)))
+    return files
+
+
+def _is_path(target: str) -> bool:
+    return target.endswith(".ipynb") or os.sep in target or "/" in target or Path(target).exists()
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     for command in (check, hint, reset, progress):
@@ -136,7 +155,7 @@ def _checked(target: str) -> "Checked":
     from kvcourse.grader.nbval_run import check_submission
     from kvcourse.grader.submission import read_submission
 
-    if target.endswith(".ipynb") or os.sep in target or "/" in target or Path(target).exists():
+    if _is_path(target):
         submission = read_submission(Path(target))
     else:
         exercise = _exercise(target)
@@ -245,7 +264,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
         got = f"{path}: {error.strerror}"
         raise InputError("The results cannot be written.", expected="a file", got=got, todo="Name another one.") from error

@@ -1,6 +1,5 @@
 """Lesson 13: `kvcourse lint`. Knows nothing about how a log is judged, and imports no torch: a tokenizer is enough."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,15 +39,18 @@ def lint(
     """Why do the requests in this log miss the cache, what does it cost, and which layout would hit?
 
     A line is the body of a chat request, as OpenAI's or Anthropic's interfaces take it, or an object with the body in
-    "request" or "body" and, where known, "timestamp" and "usage" beside it.
+    "request", "body" or "params" and, where known, "timestamp" and "usage" beside it.
     """
     from kvcourse.cli_explain import find
+    from kvcourse.outputs import json_text, refuse_inputs
     from kvcourse.prompts.layout import Linter
     from kvcourse.prompts.logs import BadLine, read_log
 
     if html is not None and not html.absolute().parent.is_dir():
         raise InputError("There is no such folder.", expected="a folder that exists", got=html.parent, todo="Make it first.")
-    linter = Linter(find(model).tokenizer if model else None, provider, price)
+    if html is not None:
+        refuse_inputs(html, [log])
+    linter = Linter(find(model).tokenizer if model else None, provider, price, each=False)
     size = None if str(log) == "-" or not log.is_file() else log.stat().st_size
     with progress() as bar:
         task = bar.add_task("reading", total=size)
@@ -60,7 +62,7 @@ def lint(
                 raise InputError(fault.fault, expected=fault.expected, got=fault.got, todo=todo) from fault
     report = linter.report()
     name_skipped(report.skipped, report.skipped_lines)
-    print(json.dumps(report.as_record(), indent=1, ensure_ascii=False) if as_json else report)
+    print(json_text(report.as_record()) if as_json else report)
     if html is not None:
         write_page(report, log, html)
     if exit_code and report.faults:
@@ -76,10 +78,12 @@ def name_skipped(named: "list[BadLine]", total: int) -> None:
 
 
 def write_page(report: "Report", log: Path, html: Path) -> None:
+    from kvcourse.outputs import write_whole
     from kvcourse.prompts.lint_page import as_page
 
+    page = as_page(report, log.name).encode("utf-8", "backslashreplace")  # a file's name may be no text
     try:
-        html.write_text(as_page(report, log.name), encoding="utf-8")
+        write_whole(html, page)
     except OSError as error:
         raise InputError(f"{html} cannot be written.", expected="a file", got=error.strerror, todo="Choose another.") from error
 

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from kvcourse.errors import InputError
+from kvcourse.outputs import refuse_inputs, write_whole
+from kvcourse.streams import STDIN, called
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -41,20 +44,25 @@ rates are lists, in the order in which the capacities were given.""",
 
 
 class ManyCapacities(TyperCommand):
-    """Takes `--capacity 1000 5859`, as well as `--capacity 1000 --capacity 5859`."""
+    """Takes `--capacity 1000 5859` and `--capacity=1000 5859`, as well as `--capacity 1000 --capacity 5859`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, spread(args))
 
 
 def spread(arguments: Iterable[str], option: str = "--capacity") -> list[str]:
-    """Repeat the option's name before each further number that follows one of its values."""
+    """Repeat the option's name before each further number that follows one of its values. Behind a lone -- nothing is one."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
     found: list[str] = []
-    for one in arguments:
+    for one in words[:end]:
+        if one.startswith(f"{option}="):
+            found += [option, one.removeprefix(f"{option}=")]
+            continue
         if one.isdecimal() and found[-1:] != [option] and found[-2:-1] == [option] and found[-1].isdecimal():
             found.append(option)
         found.append(one)
-    return found
+    return found + words[end:]
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +70,7 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE.jsonl", help="One request a line.")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE.jsonl", help="One request a line; - reads standard input.")],
     capacity: Annotated[
         list[int] | None, typer.Option(metavar="N [N ...]", help="Blocks the cache holds; left out: no limit.")
     ] = None,
@@ -83,10 +91,13 @@ def replay(
     require_known(policy)
     if plot is not None:
         require_drawable(plot, capacity or [])
+        refuse_inputs(plot, [trace])
     skipped: list[BrokenLine] = []
-    requests = read_trace(trace, skip_bad, block_tokens=block_tokens, skipped=skipped)
-    if skipped:
-        name_skipped(skipped)
+    try:
+        requests = read_trace(trace, skip_bad, block_tokens=block_tokens, skipped=skipped)
+    finally:  # also where none is left
+        if skipped:
+            name_skipped(skipped)
     sizes: list[int | None] = [*capacity] if capacity else [None]
     others = [name for name in SCALE if name != policy] if plot is not None else []
     with progress() as bar:
@@ -100,7 +111,7 @@ def replay(
     else:
         print_rates(found[policy], requests, block_tokens, Console())
     if plot is not None:
-        draw([one for rates in found.values() for one in rates], plot, trace.name)
+        draw([one for rates in found.values() for one in rates], plot, trace.name if str(trace) != STDIN else called(trace))
 
 
 def as_object(rates: "list[Rates]") -> dict[str, Any]:
@@ -177,8 +188,10 @@ def draw(rates: "list[Rates]", plot: Path, title: str) -> None:
     from kvcourse.viz.replay_plot import plot_hit_rates
 
     figure = plot_hit_rates(rates, title=title)
+    drawn = BytesIO()
+    with style.use():
+        figure.savefig(drawn, format=plot.suffix[1:].lower(), dpi=2 * style.DPI)
     try:
-        with style.use():
-            figure.savefig(plot, dpi=2 * style.DPI)
+        write_whole(plot, drawn.getvalue())
     except OSError as error:
         raise InputError(f"{plot} cannot be written.", expected="a file", got=error.strerror, todo="Choose another.") from error

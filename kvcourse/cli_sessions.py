@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from kvcourse.errors import InputError
+from kvcourse.outputs import json_text, write_whole
 
 if TYPE_CHECKING:
     from kvcourse.ledger import Ledger
@@ -34,7 +35,7 @@ def list_sessions(folder: Folder = None, as_json: Annotated[bool, typer.Option("
     with _store(folder) as store:
         listed = [] if store is None else store.list()
     if as_json:
-        print(json.dumps([_record(one) for one in listed], indent=1, ensure_ascii=False))
+        print(json_text([_record(one) for one in listed]))
     elif not listed:
         _say(f"No sessions in {sessions_folder(folder)}. To begin one: kvcourse chat --session NAME")
     else:
@@ -53,7 +54,7 @@ def show(
         facts = _facts(content, listed)
         ledger, said = _ledger(content), [turn["user"] for turn in content.about["turns"]]
     if as_json:
-        print(json.dumps(facts, indent=1, ensure_ascii=False))
+        print(json_text(facts))
         return
     console = Console()
     for line in _in_words(facts):
@@ -85,15 +86,18 @@ def export(
     if not to_terminal and file.exists() and not (force and file.is_file()):
         raise InputError(f"{file} is there already.", expected="a new name", got="a folder" if file.is_dir() else "a file",
                          todo="Choose another name." if file.is_dir() else "Choose another, or add --force.")  # fmt: skip
+    if not to_terminal:
+        _refuse_kept(file, folder)
     content, _ = _read(name, folder)
     if not (text or as_json):
         n_bytes = session_file.write(file, content)
     else:
         with _well_formed(name):
-            written = _as_text(content) if text else json.dumps({"messages": _messages(content)}, indent=1, ensure_ascii=False)
+            said = _as_text(content) if text else {"messages": _messages(content)}
         if to_terminal:
-            print(written)
+            print(said if text else json_text(said))
             return
+        written = said if isinstance(said, str) else json.dumps(said, indent=1, ensure_ascii=False)
         n_bytes = _write(file, written + "\n")
     _say(f"Wrote {file}: {_size(n_bytes)}.")
 
@@ -252,10 +256,19 @@ def _as_text(content: "SessionFile") -> str:
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in _messages(content))
 
 
+def _refuse_kept(file: Path, folder: Path | None) -> None:
+    """Nothing is written among what the store keeps, least of all over it."""
+    from kvcourse.session_folder import sessions_folder
+
+    if sessions_folder(folder).resolve() in file.resolve().parents:
+        raise InputError(f"{file} is among the sessions themselves.", expected="a file elsewhere", got=sessions_folder(folder),
+                         todo="Choose another place.")  # fmt: skip
+
+
 def _write(file: Path, text: str) -> int:
     data = text.encode()
     try:
-        file.write_bytes(data)
+        write_whole(file, data)
     except OSError as error:
         raise InputError(f"{file} cannot be written.", expected="a file", got=error.strerror, todo="Choose another.") from error
     return len(data)

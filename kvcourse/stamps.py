@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 _LONGEST = 150  # characters in front of a place at which something that reaches it may begin
+_LONGEST_CLOCK = 72
 
 
 class Stamp(NamedTuple):
@@ -20,35 +21,53 @@ class Stamp(NamedTuple):
 
 _MONTH = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    "|nov(?:ember)?|dec(?:ember)?|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
+    r"|januar|februar|märz|juni|juli|oktober|dezember|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre"
+    r"|noviembre|diciembre)\b\.?"
 )
-_WEEKDAY = r"\b(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\b"
-_HOURS = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?(?![\d:])(?:\s?[ap]\.?m\b\.?)?"
+_WEEKDAY = (
+    r"\b(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
+    r"|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche"
+    r"|lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b"
+)
+_HOURS = r"(?:(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?(?![\d:])(?:\s?[ap]\.?m\b\.?)?|(?:[01]?\d|2[0-3])h[0-5]\d\b)"
 _CLOCK = rf"(?<![\d:.]){_HOURS}"
 _SECONDS = r"(?<![\d:.])(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d+)?(?![\d:])"
 _ISO = r"(?<![\d.-])(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)"
 _DAY = r"(?<!\d)[0-3]?\d(?:st|nd|rd|th)?"
 _YEAR = r"(?:,?\s+(?:19|20)\d\d)?"
-_WORDY = rf"(?:{_WEEKDAY},?\s+)?(?:{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR}|\b{_MONTH}\s+{_DAY}\b{_YEAR})"
+_OPENS = r"(?<![A-Za-z])(?=[\dadefjlmnostvw])"  # what a date in words may begin with: tried at few places, then
+_WORDY = rf"{_OPENS}(?:{_WEEKDAY},?\s+)?(?:{_DAY}\.?\s+(?:of\s+|de\s+)?{_MONTH}{_YEAR}|\b{_MONTH}\s+{_DAY}\b{_YEAR})"
 _NUMERIC = r"(?<![\d./-])[0-3]?\d([./-])[0-3]?\d\1(?:19|20)\d\d(?!\d)|(?<![\d./-])(?:19|20)\d\d/[01]?\d/[0-3]?\d(?!\d)"
+_SHORT = r"(?<![\d./-])[0-3]?\d/[0-3]?\d/\d\d(?![\d/])|(?<![\d./-])[0-3]\d\.[01]\d\.\d\d(?![\d.])"
 _CHINESE = r"(?<!\d)(?:19|20)\d\d\s?年\s?[01]?\d\s?月(?:\s?[0-3]?\d\s?日)?"
 _ZONE = r"(?:\s?(?:Z\b|UTC\b|GMT\b|[A-Z]{3,4}T\b|[+-]\d\d:?\d\d\b))?"
-_BETWEEN = r"(?:[T_]|,?\s+(?:at\s+|um\s+)?|\s?[|/–-]\s?)"
+_BETWEEN = r"(?:[T_]|,?\s+(?:at\s+|um\s+|il\s+est\s+)?|\s?[|/–-]\s?)"
+_HOUR = r"\b(?:1[0-2]|0?[1-9])\s?[ap]\.?m\b\.?"
 
 # Nobody types these into a question: a moment, to the minute at least, with its date.
 _MOMENTS = [
-    (re.compile(rf"(?:{_ISO}|{_NUMERIC}|{_CHINESE}){_BETWEEN}{_HOURS}{_ZONE}", re.I), "a date and time"),
+    (re.compile(rf"(?=\d)(?:{_ISO}|{_NUMERIC}|{_SHORT}|{_CHINESE}){_BETWEEN}{_HOURS}{_ZONE}", re.I), "a date and time"),
     (re.compile(rf"{_WORDY}{_BETWEEN}{_HOURS}{_ZONE}", re.I), "a date and time"),
-    (re.compile(rf"{_WEEKDAY},?\s+{_MONTH}\s+\d\d?\s+\d\d:\d\d:\d\d(?:\s\w+)?\s+\d{{4}}", re.I), "a date and time"),
+    (re.compile(rf"{_OPENS}{_WEEKDAY},?\s+{_MONTH}\s+\d\d?\s+\d\d:\d\d:\d\d(?:\s\w+)?\s+\d{{4}}", re.I), "a date and time"),
     (re.compile(r"(?<!\d)(?:19|20)\d\d[01]\d[0-3]\dT\d{4}(?:\d\d)?(?:\.\d+)?Z?"), "a date and time"),
+    (re.compile(rf"(?<![\d/])[0-3]\d/{_MONTH}/(?:19|20)\d\d:[0-2]\d:[0-5]\d:[0-5]\d{_ZONE}", re.I), "a date and time"),
 ]
 _TIMES = [(re.compile(_SECONDS + _ZONE, re.I), "a time of day, to the second")]
 # A person might: these need a reason to be taken for a clock.
 _DATES = [
-    (re.compile(rf"{_ISO}|{_NUMERIC}|{_CHINESE}|{_WORDY}", re.I), "a date"),
-    (re.compile(_CLOCK + _ZONE, re.I), "a time of day"),
+    (re.compile(rf"(?=\d){_CLOCK}{_ZONE},?\s+(?:on\s+)?(?:{_WORDY}|{_WEEKDAY}|{_ISO}|{_NUMERIC})", re.I), "a date and time"),
+    (re.compile(rf"{_OPENS}{_WEEKDAY},?\s+(?:at\s+)?{_CLOCK}{_ZONE}", re.I), "a day and time"),
+    (re.compile(rf"(?=\d)(?:{_ISO}|{_NUMERIC}|{_SHORT}|{_CHINESE})|{_WORDY}", re.I), "a date"),
+    (re.compile(rf"(?=\d){_CLOCK}{_ZONE}", re.I), "a time of day"),
+    (re.compile(r"(?<![\w.-])20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])[0-2]\d[0-5]\d[0-5]\d(?![\w-])"), "a date and time"),
 ]
-_LOOSE = [(re.compile(rf"{_WEEKDAY}|\b{_MONTH}\s+(?:19|20)\d\d\b", re.I), "a day or month")]
+_LOOSE = [(re.compile(rf"{_OPENS}(?:{_WEEKDAY}|{_MONTH}\s+(?:19|20)\d\d\b)", re.I), "a day or month")]
+_BARE = [  # without a label, no clock
+    (re.compile(rf"{_OPENS}(?:{_WEEKDAY},?\s(?:at\s+)?{_HOUR}|{_HOUR}(?:,?\s+(?:on\s+)?{_WEEKDAY})?)", re.I), "a day and time"),
+    (re.compile(r"(?<![\w.-])\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?![\w-])|(?<![\w.-])20\d{6}(?![\w-])"), "a date"),
+    (re.compile(r"\b(?:calendar\s+)?week\s+\d\d?(?:\s+of\s+20\d\d|,?\s+20\d\d)?\b", re.I), "a week"),
+]
 _EPOCH = re.compile(r"(?<![\w.-])1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w-])")
 _EPOCH_NEAR_S = 400 * 86_400
 
@@ -74,6 +93,12 @@ _MARKER = re.compile(
     r"|(?:^|\n)###\s?(?:Instruction|Response|Input):"
 )
 
+# What stands between two turns, with the role that an opening one names. Words alone ("User:") are none: documents have them.
+_TURN = re.compile(
+    r"<\|im_start\|>[^\n]*\n?|<start_of_turn>[^\n]*\n?|<end_of_turn>|<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>"
+    r"|<(?:bos|eos)>|</?s>|<</?SYS>>|\[/?INST\]"
+)
+
 _UUID = re.compile(r"(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w-])", re.I)
 _RUN = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -86,12 +111,27 @@ _ID_LABEL = re.compile(
     r"(?i)(?:\b(?:request|req|session|trace|span|correlation|conversation|thread|run|message|msg|job|transaction|tx)[\s_-]*"
     r"(?:id|no|nr|number)|\bnonce|\buuid|\bguid)\b[\"']?\s*(?:is\b|[:=#])[\s\"'#<]*$"
 )
+# In a system part, where nobody asks about an order or a session: what calls itself one, and goes by a number.
+_RECORD = re.compile(
+    r"(?i)\b(?:request|req|session|sess|user|customer|client|tenant|account|member|chat|conversation|thread|ticket|case|order|job"
+    r"|run|build|commit|trace|device|employee|patient)(?P<id>[\s_-]*(?:id|no\.?|nr\.?|number))?[\"']?\s*(?P<sep>is\b|[:=#])?[\s\"'#<]*$"
+)
 
 
 def role_at(text: str, place: int) -> str | None:
     """Whose turn a place is in: "system", "user" …; None where no turn marker stands in front."""
     headers = list(_HEADER.finditer(text, 0, place))
     return next(group for group in headers[-1].groups() if group).lower() if headers else None
+
+
+def turn_around(text: str, place: int) -> slice:
+    """The turn that a place is in: from behind its marker up to the next one. Without markers it is the whole text."""
+    begin = 0
+    for found in _TURN.finditer(text):
+        if found.end() > place:
+            return slice(begin, found.start())
+        begin = found.end()
+    return slice(begin, len(text))
 
 
 def marker_at(text: str, place: int) -> Stamp | None:
@@ -122,8 +162,11 @@ def clock_at(text: str, place: int) -> Stamp | None:
     found = _first(_DATES, text, place)
     if found is not None and (_is_labelled(text, found.start) or _is_set_apart(text, found)):
         return found
+    found = _first(_BARE, text, place)
+    if found is not None and _is_labelled(text, found.start):
+        return found
     found = _first(_LOOSE, text, place)
-    return found if found is not None and _is_labelled(text, found.start) else None
+    return found if found is not None and (_is_labelled(text, found.start) or _is_a_line(text, found)) else None
 
 
 def epochs_at(ours: str, theirs: str, place: int) -> tuple[Stamp, Stamp] | None:
@@ -171,6 +214,11 @@ def _id_kind(one: str, other: str, before: str) -> str | None:
         return "a string of random characters"
     if _ID_LABEL.search(before) and all(len(text) >= 4 and re.search("[0-9]", text) for text in both):
         return "what its label calls an id"
+    named = _RECORD.search(before)
+    if named and role_at(before, len(before)) in ("system", "developer"):
+        least = 3 if named["id"] or named["sep"] else 5
+        if all(len(text) >= least and (re.search("[0-9]", text) or named["id"]) for text in both):
+            return "what its label calls one of many"
     return None
 
 
@@ -205,6 +253,12 @@ def _is_set_apart(text: str, found: Stamp) -> bool:
     return (not before or before.endswith("\n")) and after.startswith("\n")
 
 
+def _is_a_line(text: str, found: Stamp) -> bool:
+    """All of a line of a system part."""
+    before, after = text[: found.start].rstrip(" "), text[found.stop :].lstrip(" .")
+    return before.endswith("\n") and after.startswith("\n") and role_at(text, found.start) in ("system", "developer")
+
+
 def _seconds(digits: str) -> float:
     whole = digits.partition(".")[0]
     return float(whole[:10])
@@ -212,16 +266,17 @@ def _seconds(digits: str) -> float:
 
 def _first(kinds: list[tuple[re.Pattern[str], str]], text: str, place: int) -> Stamp | None:
     for pattern, what in kinds:
-        found = _covering(pattern, text, place)
+        found = _covering(pattern, text, place, _LONGEST_CLOCK)
         if found is not None:
             return Stamp(found.start(), found.end(), what)
     return None
 
 
-def _covering(pattern: re.Pattern[str], text: str, place: int) -> re.Match[str] | None:
+def _covering(pattern: re.Pattern[str], text: str, place: int, longest: int = _LONGEST) -> re.Match[str] | None:
     """The match that a place is inside of, or else the one that it is right behind."""
     behind = None
-    for found in pattern.finditer(text, max(0, place - _LONGEST)):
+    stop = len(text) if longest == _LONGEST else place + 2 * longest  # further on, nothing begins that reaches back
+    for found in pattern.finditer(text, max(0, place - longest), stop):
         if found.start() > place:
             break
         if place < found.end():

@@ -5,7 +5,7 @@
 
 Reading is harder to learn than speaking, and four things make it possible within minutes. Nearly all of the loss lies on the
 words that only a fact tells: the others are learned within a few steps, and drown the few that matter. The first stage says
-"ana garden ." again and again, so that a name and its place stand side by side and half of all words can be foretold; each
+"ana garden ." again and again, so that a name and its place stand side by side and half of all words can be predicted; each
 later stage moves them one word apart, and then come more facts and real questions. Positions begin as waves, so that "one
 token ago" looks alike everywhere. And matrices are updated by Muon, with which copying heads form several times sooner.
 """

@@ -17,7 +17,7 @@ Of a replay there are three hit rates, and they answer three questions:
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from kvcourse.errors import InputError
 from kvcourse.prefix.entries import Entry, EvictionOrder
@@ -104,49 +104,54 @@ class FlatCache:
 
 
 def replay(
-    requests: Sequence[Request],
-    capacity_blocks: int | None,
+    requests: Iterable[Request],
+    capacity_blocks: SupportsIndex | None,
     policy: str = "lru",
     *,
-    block_tokens: int = BLOCK_TOKENS,
+    block_tokens: SupportsIndex = BLOCK_TOKENS,
     tick: Callable[[], None] = lambda: None,
 ) -> Rates:
     """Replay requests, in their order, on a cache of so many blocks; None: unlimited.
 
     policy: a name from `policies`, or "opt", the farthest next use (`optimal`). tick: called after each request.
-    Raises: InputError for no requests, a capacity below 1, or a policy that does not exist.
+    Raises: InputError for no requests, one without a block, a capacity below 1, or a policy that does not exist.
     """
-    if not requests:
-        raise InputError("There is nothing to replay.", expected="one request or more", got="none", todo="Read a log first.")
+    log = _log(requests)
+    capacity = None
     if capacity_blocks is not None:
-        require_whole("capacity_blocks", capacity_blocks, "Leave it out for a cache without a limit.")
-    require_whole("block_tokens", block_tokens, "512 is what Mooncake's traces have.")
-    cache = FlatCache(capacity_blocks, _policy(policy, requests), block_tokens)
+        capacity = require_whole("capacity_blocks", capacity_blocks, "Leave it out for a cache without a limit.")
+    block = require_whole("block_tokens", block_tokens, "512 is what Mooncake's traces have.")
+    cache = FlatCache(capacity, _policy(policy, log), block)
     hit_blocks = hit_tokens = 0
     shares = 0.0
-    for request in requests:
+    for request in log:
         hits = cache.hits(request.hash_ids)
         hit_blocks += hits
-        hit_tokens += min(hits * block_tokens, request.input_length)
+        hit_tokens += min(hits * block, request.input_length)
         shares += hits / len(request.hash_ids)
         cache.use(request.hash_ids)
         tick()
-    blocks = sum(len(request.hash_ids) for request in requests)
-    tokens = sum(request.input_length for request in requests)
-    n = len(requests)
-    return Rates(policy, capacity_blocks, n, blocks, hit_blocks / blocks, hit_tokens / tokens, shares / n)
+    blocks = sum(len(request.hash_ids) for request in log)
+    tokens = sum(request.input_length for request in log)
+    n = len(log)
+    return Rates(policy, capacity, n, blocks, hit_blocks / blocks, hit_tokens / tokens, shares / n)
 
 
 def curve(
-    requests: Sequence[Request],
-    capacities: Iterable[int | None],
+    requests: Iterable[Request],
+    capacities: Iterable[SupportsIndex | None],
     policy: str = "lru",
     *,
-    block_tokens: int = BLOCK_TOKENS,
+    block_tokens: SupportsIndex = BLOCK_TOKENS,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Rates]:
-    """`replay` at each capacity, each time from an empty cache."""
-    return [replay(requests, capacity, policy, block_tokens=block_tokens, tick=tick) for capacity in capacities]
+    """`replay` at each capacity, each time from an empty cache. Raises: what `replay` does."""
+    log = _log(requests)
+    if not isinstance(capacities, Iterable):
+        raise InputError(
+            "A curve needs capacities.", expected="a list of them", got=repr(capacities), todo="Call replay for one."
+        )
+    return [replay(log, capacity, policy, block_tokens=block_tokens, tick=tick) for capacity in capacities]
 
 
 def require_known(policy: str) -> None:
@@ -155,6 +160,26 @@ def require_known(policy: str) -> None:
         raise InputError(
             "There is no such policy.", expected=", ".join(REPLAYED), got=repr(policy), todo="Choose one of these."
         )
+
+
+def _log(requests: Iterable[Request]) -> list[Request]:
+    """The requests, however they come, each of which holds something."""
+    if not isinstance(requests, Iterable):
+        raise InputError(
+            "That is no log.", expected="requests", got=type(requests).__name__, todo="Read one: read_trace(path)."
+        )
+    log = list(requests)
+    if not log:
+        raise InputError("There is nothing to replay.", expected="one request or more", got="none", todo="Read a log first.")
+    for n, one in enumerate(log):
+        if not isinstance(one, Request):
+            raise InputError(f"Number {n} of the log cannot be replayed.", expected="a Request", got=type(one).__name__,
+                             todo="Read the log with read_trace.")  # fmt: skip
+        if not one.hash_ids or one.input_length < 1:
+            got = f"{len(one.hash_ids)} blocks, input_length {one.input_length}"
+            raise InputError(f"Number {n} of the log is empty.", expected="one block or more, and its tokens", got=got,
+                             todo="Leave it out.")  # fmt: skip
+    return log
 
 
 def _policy(name: str, requests: Sequence[Request]) -> Callable[[Callable[[Entry], None]], Policy]:

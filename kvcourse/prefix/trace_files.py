@@ -12,18 +12,19 @@ Two kinds of line are understood, in one file too; blank lines are passed over, 
 """
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
+from kvcourse.amounts import whole
 from kvcourse.errors import InputError
 from kvcourse.prefix.keys import chained
+from kvcourse.streams import called, opened
 
 BLOCK_TOKENS = 512  # of the Mooncake traces
-TOKEN_IDS = 1 << 63
+TOKEN_IDS = 1 << 63  # lengths and times are below it, too: no sum of them is more than a float holds
 
 
 @dataclass(frozen=True)
@@ -54,47 +55,58 @@ class BrokenLine(InputError):
 
 
 def read_trace(
-    path: str | Path, skip_bad: bool = False, *, block_tokens: int = BLOCK_TOKENS, skipped: list[BrokenLine] | None = None
+    path: str | Path,
+    skip_bad: bool = False,
+    *,
+    block_tokens: SupportsIndex = BLOCK_TOKENS,
+    skipped: list[BrokenLine] | None = None,
 ) -> list[Request]:
-    """All requests of a log, in the file's order.
+    """All requests of a log, in the file's order. path: "-" is standard input.
 
     skip_bad: leave broken lines out, and name each in `skipped`, or, without such a list, on stderr.
     block_tokens: tokens in a block; a Mooncake trace has one size, and another is noticed.
     Raises: BrokenLine, with its number, for the first line that cannot be used, unless they are skipped; InputError if the file
     cannot be read, or holds no request.
     """
-    require_whole("block_tokens", block_tokens, "512 is what Mooncake's traces have.")
+    block = require_whole("block_tokens", block_tokens, "512 is what Mooncake's traces have.")
     requests: list[Request] = []
+    n_broken = 0
     for number, line in _lines(Path(path)):
         try:
-            requests.append(_request(number, line, block_tokens))
+            requests.append(_request(number, line, block))
         except BrokenLine as error:
             if not skip_bad:
                 raise
+            n_broken += 1
             if skipped is None:
                 print(f"Skipped: {error.reason}", file=sys.stderr)
             else:
                 skipped.append(error)
     if not requests:
-        raise InputError(f"{path} holds no request.", expected="one JSON object a line", got="none", todo="Give it a log.")
+        got = f"{n_broken:,} broken {'line' if n_broken == 1 else 'lines'}" if n_broken else "none"
+        raise InputError(
+            f"{called(Path(path))} holds no request.", expected="one JSON object a line", got=got, todo="Give it a log."
+        )
     return requests
 
 
-def require_whole(name: str, value: object, todo: str) -> None:
-    """Raise InputError unless `value` is a whole number of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} cannot be used.", expected="a whole number, 1 or more", got=repr(value), todo=todo)
+def require_whole(name: str, value: object, todo: str) -> int:
+    """`value` as an int, whatever kind of integer it is. Raises: InputError unless it is one, and 1 or more."""
+    try:
+        return whole(name, value, 1)
+    except InputError as error:
+        raise InputError(f"{name} cannot be used.", expected="a whole number, 1 or more", got=error.got, todo=todo) from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read.", expected="a file", got=error.strerror or str(error), todo="Check the path."
+            f"{called(path)} cannot be read.", expected="a file", got=error.strerror or str(error), todo="Check the path."
         ) from error
 
 
@@ -141,13 +153,13 @@ class _Fields:
 
     def length(self, name: str, least: int, default: int | None = None) -> int:
         value = self.record.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._fault(name, f"a whole number, {least} or more", value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < TOKEN_IDS:
+            raise self._fault(name, f"a whole number, {least} or more and below 2**63", value)
         return value
 
     def time(self, default: float | None = None) -> float:
         value = self.record.get("timestamp", default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < TOKEN_IDS:
             raise self._fault("timestamp", "milliseconds", value)
         return value
 
@@ -165,5 +177,8 @@ class _Fields:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # it could be read, some frames further out
+        return "nesting without end"
     return "nothing" if value is None else text if len(text) <= 40 else text[:37] + "..."

@@ -19,8 +19,11 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import SupportsIndex
 
+from kvcourse.amounts import whole
 from kvcourse.prefix.trace_files import BLOCK_TOKENS, Request, require_whole
+from kvcourse.streams import faults_in_one_line
 
 REQUESTS = 12_031
 LONGEST_TOKENS = 126_195
@@ -38,13 +41,13 @@ class Chat:
     turns: int = 1
 
 
-def chat_workload(n_requests: int = REQUESTS, seed: int = 0) -> list[Request]:
+def chat_workload(n_requests: SupportsIndex = REQUESTS, seed: SupportsIndex = 0) -> list[Request]:
     """Requests of many chats, mixed as they arrive: milliseconds from 0, blocks of 512 tokens. The same seed, the same log.
 
-    Raises: InputError unless n_requests is 1 or more.
+    Raises: InputError unless n_requests is 1 or more, and the seed 0 or more.
     """
-    require_whole("n_requests", n_requests, "12031 is what the trace has.")
-    return list(itertools.islice(_requests(random.Random(seed)), n_requests))
+    n = require_whole("n_requests", n_requests, "12031 is what the trace has.")
+    return list(itertools.islice(_requests(random.Random(whole("seed", seed))), n))
 
 
 def _requests(rng: random.Random) -> Iterator[Request]:
@@ -99,8 +102,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=REQUESTS, help="how many; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same log; default: %(default)s")
     options = parser.parse_args(arguments)
-    for request in chat_workload(options.requests, options.seed):
-        print(json.dumps(request.as_record()))
+    with faults_in_one_line(parser.prog):
+        for request in chat_workload(options.requests, options.seed):
+            print(json.dumps(request.as_record()))
 
 
 if __name__ == "__main__":

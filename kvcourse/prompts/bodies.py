@@ -1,7 +1,7 @@
 """Lessons 10 and 13: request bodies as chat interfaces take them, and the text a model reads. Knows nothing about caches.
 
 Both usual forms are read: {"messages": [...], "tools": [...]}, with the system part among the messages or in a field of its
-own, contents as text or as lists of parts. What cannot be turned into text, an image, is refused by its place.
+own, contents as text or as lists of parts (`parts`). What cannot be turned into text, an image, is refused by its place.
 """
 
 import json
@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from kvcourse.causes import Cause, common_length, kind_of_tools
-from kvcourse.errors import InputError
 from kvcourse.prompts.differ import TextOf
+from kvcourse.prompts.parts import as_json, blocks, calls, is_schema, outline, refused, schema_in, tools_in
+from kvcourse.streams import STDIN, called, opened
 from kvcourse.tokenizer_base import Tokenizer
 
 Message = dict[str, str]  # role, content
+_NOBODY = ("system", "developer")  # roles of messages that are nobody's turn
 _TELLING = 12  # characters by which a message is told from others
+_SPARE, _TOO_DEEP = 100, "nesting without end"  # the levels that are left to those who write a request that was read
 
 
 @dataclass(frozen=True)
 class Body:
-    """One request: what was said, and the tools that were offered."""
+    """One request: what was said, and the tools that were offered, the answer's schema behind them."""
 
     messages: tuple[Message, ...]
     tools: tuple[Any, ...] = ()
@@ -29,9 +32,7 @@ class Body:
     @property
     def system(self) -> tuple[Message, ...]:
         """The messages in front that are nobody's turn."""
-        rest = next(
-            (n for n, one in enumerate(self.messages) if one["role"] not in ("system", "developer")), len(self.messages)
-        )
+        rest = next((n for n, one in enumerate(self.messages) if one["role"] not in _NOBODY), len(self.messages))
         return self.messages[:rest]
 
 
@@ -45,29 +46,42 @@ class Rendered:
 
 
 def read_body(path: Path) -> Body:
-    """The request in a JSON file. Raises: InputError, one line, for a file that holds none."""
+    """The request in a JSON file, or on standard input for "-". Raises: InputError, one line, for a file that holds none."""
+    name = path.name if str(path) != STDIN else called(path)
     try:
-        parsed = json.loads(path.read_text(encoding="utf-8-sig"))
+        with opened(path) as file:
+            parsed = json.loads(file.read().decode("utf-8-sig"))
     except OSError as error:
-        raise _refused(path.name, "a file that can be read", error.strerror or "an error", "Check the path.") from error
-    except (ValueError, RecursionError) as error:
-        got = " ".join(str(error).split()) or "nesting without end"
-        raise _refused(path.name, "JSON", f"what is none ({got})", "Give one request body.") from error
-    return body_of(parsed, path.name)
+        raise refused(name, "a file that can be read", error.strerror or "an error", "Check the path.") from error
+    except ValueError as error:
+        got = " ".join(str(error).split())
+        raise refused(name, "JSON", f"what is none ({got})", "Give one request body.") from error
+    except RecursionError:
+        raise refused(name, "JSON", f"what is none ({_TOO_DEEP})", "Give one request body.") from None
+    return body_of(parsed, name)
 
 
 def body_of(parsed: Any, name: str = "The request") -> Body:
-    """The request in what was parsed from JSON. name: what to call it in errors."""
+    """The request in what was parsed from JSON. name: what to call it in errors. Raises: InputError for what is none."""
+    try:
+        body = _body(parsed, name)
+        if body.tools:
+            as_json(_deeper(body.tools))  # once more, and from further in, they are written when requests are compared
+    except RecursionError:
+        raise refused(name, "a chat request", _TOO_DEEP) from None
+    return body
+
+
+def _body(parsed: Any, name: str) -> Body:
     messages = parsed.get("messages") if isinstance(parsed, dict) else None
     if not isinstance(messages, list) or not messages:
         todo = "Give the body of a chat request, not a log or an answer."
-        raise _refused(name, '{"messages": [...]} with one message at least', _outline(parsed), todo)
-    tools = parsed.get("tools") or []
-    if not isinstance(tools, list):
-        raise _refused(name, "tools in a list", _outline(tools), "Correct the body.")
+        raise refused(name, '{"messages": [...]} with one message at least', outline(parsed), todo)
     system = parsed.get("system")
-    front = [{"role": "system", "content": _text(system, f"{name}, system")}] if system else []
-    return Body(tuple(front + [_message(one, f"{name}, message {n}") for n, one in enumerate(messages)]), tuple(tools))
+    said = [] if system is None else blocks(system, f"{name}, system")
+    front = [{"role": "system", "content": "".join(said)}] if system else []
+    turns = [_message(one, f"{name}, message {n}") for n, one in enumerate(messages)]
+    return Body((*front, *turns), (*tools_in(parsed, name), *schema_in(parsed)))
 
 
 def render(body: Body, tokenizer: Tokenizer | None) -> Rendered:
@@ -81,10 +95,11 @@ def render(body: Body, tokenizer: Tokenizer | None) -> Rendered:
         turns = "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
         text = f"{_listed(tools)}{turns}<|im_start|>assistant\n"
         return Rendered([ord(character) for character in text], lambda ids: "".join(map(chr, ids)), "characters")
+    offered = None
     if tokenizer.chat is not None and "tools" in tokenizer.chat.source:
-        return Rendered(tokenizer.encode_chat(messages, tools=tools or None), tokenizer.decode)
+        offered, tools = [tool for tool in tools if not is_schema(tool)] or None, [tool for tool in tools if is_schema(tool)]
     front = tokenizer.encode(_listed(tools)) if tools else []
-    return Rendered(front + tokenizer.encode_chat(messages), tokenizer.decode)
+    return Rendered(front + tokenizer.encode_chat(messages, tools=offered), tokenizer.decode)
 
 
 def causes_between(ours: Body, theirs: Body) -> Iterator[tuple[Cause, Body]]:
@@ -103,20 +118,38 @@ def causes_between(ours: Body, theirs: Body) -> Iterator[tuple[Cause, Body]]:
         )
         turns = ours.messages[len(ours.system) :]
         yield Cause("template", f"{which} has none"), replace(ours, messages=theirs.system + turns)
+    elif ours.system != theirs.system:
+        yield from _another_system(ours, theirs)
     rewritten = _rewritten(ours, theirs)
     if rewritten is not None:
         yield rewritten
 
 
+def _another_system(ours: Body, theirs: Body) -> Iterator[tuple[Cause, Body]]:
+    """All that was said and answered so far is the same: one conversation, and its system part has changed."""
+    turns, others = ours.messages[len(ours.system) :], theirs.messages[len(theirs.system) :]
+    if len(others) >= 2 and common_length(turns, others) == len(others) and _is_telling(others):
+        yield (Cause("template", "the system part is another one, and the conversation behind it is the same"),
+               replace(ours, messages=theirs.system + turns))  # fmt: skip
+
+
 def _rewritten(ours: Body, theirs: Body) -> tuple[Cause, Body] | None:
-    """A turn is another one, gone or put in, while one that came after it is still there as it was."""
+    """A turn is another one, gone or put in, while one that came after it is still there as it was.
+
+    Behind another system part it is somebody else's conversation, unless that part has only grown (by a summary, say) and turns
+    are gone: that two people ask the same says nothing about either.
+    """
     one, other = ours.messages, theirs.messages
-    first = common_length(one, other)
-    for n in range(first, len(other)):
+    first, systems = common_length(one, other), max(len(ours.system), len(theirs.system))
+    if first < systems and not _grew(one[first], other[first]):
+        return None
+    for n in range(max(first, systems), len(other)):
         turn = other[n]
-        if len(turn["content"]) < _TELLING or turn not in one[first:]:
+        if turn["role"] in _NOBODY or not _is_telling([turn]) or turn not in one[first:]:
             continue
         now, then = one[first:].index(turn), n - first  # messages between what is shared and this turn
+        if now >= then and first < systems:
+            continue
         if now == then:
             why = f"message {first} was another one, and what came after it is the same"
         else:
@@ -125,58 +158,35 @@ def _rewritten(ours: Body, theirs: Body) -> tuple[Cause, Body] | None:
     return None
 
 
+def _grew(one: Message, other: Message) -> bool:
+    """Whether one of two messages is the start of the other."""
+    short, long = sorted((one["content"], other["content"]), key=len)
+    return one["role"] == other["role"] and len(short) >= _TELLING and long.startswith(short)
+
+
+def _is_telling(messages: Sequence[Message]) -> bool:
+    return sum(len(one["content"]) for one in messages) >= _TELLING
+
+
 def _message(message: Any, where: str) -> Message:
     role = message.get("role") if isinstance(message, dict) else None
     if not isinstance(role, str) or not role:
-        raise _refused(where, '{"role": ..., "content": ...}', _outline(message), "Correct the body.")
+        raise refused(where, '{"role": ..., "content": ...}', outline(message))
     if role.splitlines() != [role]:  # templates write it into a line of its own
-        raise _refused(where, "a role without line breaks", repr(role), "Correct the body.")
-    content = _text(message.get("content"), where)
-    calls = message.get("tool_calls") or []
-    if not content and not calls and message.get("content") is None:
-        raise _refused(where, "content", "none", "Correct the body.")
-    return {"role": role, "content": content + "".join(_json(call) for call in calls)}
+        raise refused(where, "a role without line breaks", repr(role))
+    given = message.get("content")
+    given = message.get("refusal") if given is None else given
+    content, called = "".join(blocks(given, where)), "".join(calls(message, where))
+    if given is None and not called:
+        raise refused(where, "content", "none")
+    return {"role": role, "content": content + called}
 
 
-def _text(content: Any, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise _refused(where, "text, or a list of parts", _outline(content), "Correct the body.")
-    return "".join(_part(part, f"{where}, part {n}") for n, part in enumerate(content))
-
-
-def _part(part: Any, where: str) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
-        return str(part["text"])
-    if kind == "tool_use":
-        return _json({"name": part.get("name"), "input": part.get("input")})
-    if kind == "tool_result":
-        return _text(part.get("content"), where)
-    got = f"a part of type {kind!r}" if isinstance(kind, str) else _outline(part)
-    raise _refused(where, "text", got, "Take out what is no text; images are not compared.")
+def _deeper(value: Any) -> Any:
+    for _ in range(_SPARE):
+        value = [value]
+    return value
 
 
 def _listed(tools: Sequence[Any]) -> str:
-    return "".join(f"{_json(tool)}\n" for tool in tools)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _outline(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"an object with {', '.join(map(repr, list(value)[:6])) or 'nothing in it'}"
-    return (
-        f"a {type(value).__name__}"
-        if value or value == 0
-        else f"an empty {type(value).__name__}"
-        if value is not None
-        else "null"
-    )
-
-
-def _refused(name: str, expected: str, got: str, todo: str) -> InputError:
-    return InputError(f"{name} cannot be compared.", expected=expected, got=got, todo=todo)
+    return "".join(f"{as_json(tool)}\n" for tool in tools)

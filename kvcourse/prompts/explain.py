@@ -6,15 +6,15 @@ For whoever runs the cache: that a text is stored under another namespace, and h
 nothing of it that is not in the request itself.
 """
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 from kvcourse.causes import Kind
-from kvcourse.errors import InputError, TokenizerError
+from kvcourse.errors import TokenizerError
 from kvcourse.prefix.cache import PrefixCache
 from kvcourse.prompt_ids import as_prompts
 from kvcourse.prompts.differ import Difference, TextOf, compare
 from kvcourse.prompts.rate import prefill_rate
-from kvcourse.prompts.report import MissReport
+from kvcourse.prompts.report import MissReport, milliseconds, rate_of
 from kvcourse.prompts.stored import Loss, Stored, look_up
 
 __all__ = ["MissReport", "explain"]
@@ -22,7 +22,9 @@ __all__ = ["MissReport", "explain"]
 _CONTEXT_TOKENS = 12
 
 
-def explain(pc: PrefixCache, tokens: Any, namespace: object = None, *, prefill_tokens_per_s: float | None = None) -> MissReport:
+def explain(
+    pc: PrefixCache, tokens: Any, namespace: object = None, *, prefill_tokens_per_s: SupportsFloat | None = None
+) -> MissReport:
     """How much of a text would be reused now, where that ends, why, and what it costs.
 
     Pins nothing, counts nothing, changes nothing, so it may be asked before a request, or after it was inserted and evicted.
@@ -32,8 +34,7 @@ def explain(pc: PrefixCache, tokens: Any, namespace: object = None, *, prefill_t
     prefill_tokens_per_s: for the milliseconds; None: measured, once for each model, when something was lost.
     Raises: what `pc.match` does, InputError for a rate that is none.
     """
-    if prefill_tokens_per_s is not None and not prefill_tokens_per_s > 0:
-        raise InputError("A rate is above 0.", expected="tokens a second", got=prefill_tokens_per_s, todo="Leave it out.")
+    given = None if prefill_tokens_per_s is None else rate_of(prefill_tokens_per_s)
     pc.match(tokens, namespace)  # refuses what is no text, or no namespace
     ids = as_prompts(tokens, pc.model.config.vocab_size)[0][0]
     step = pc.index.step_tokens
@@ -44,8 +45,10 @@ def explain(pc: PrefixCache, tokens: Any, namespace: object = None, *, prefill_t
     lost, report = _judged(ids, stored, reusable, step, text_of, lambda loss: _why(loss, stored.matched, now, pc))
     if not lost:
         return MissReport(stored.matched, len(ids), 0, **report)
-    rate = prefill_tokens_per_s or prefill_rate(pc.model)
-    return MissReport(stored.matched, len(ids), lost, lost_ms=1000 * lost / rate, lost_bytes=lost * pc.token_bytes, **report)
+    rate = prefill_rate(pc.model) if given is None else given
+    return MissReport(
+        stored.matched, len(ids), lost, lost_ms=milliseconds(lost, rate), lost_bytes=lost * pc.token_bytes, **report
+    )
 
 
 def _judged(

@@ -4,111 +4,79 @@ A difference is named, then mended: the request is rewritten as it would be with
 of the name, and how much more is what it cost. So each difference that is a fault leads to the next, until one is meant.
 """
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
-from kvcourse.causes import Cause, kind_of_difference, kind_of_tools
+from kvcourse.causes import Cause, bare_parts, kind_of_difference, kind_of_tools
 from kvcourse.common_prefix import common_length
 from kvcourse.prompts.bodies import Body, Message
+from kvcourse.prompts.findings import (
+    SHOWN,
+    Fault,
+    Finding,
+    Verdict,
+    item_texts,
+    length,
+    message_text,
+    placed,
+    shared_characters,
+    tool_texts,
+    with_message,
+)
+from kvcourse.prompts.rewritten import NAMED, TELLING, rewritten
+from kvcourse.prompts.varied import varied
 
-_SENTENCE_ENDS = re.compile(r"\n+|(?<=[.!?;])\s+|(?<=[。！？；])\s*")
-_DIGIT, _WITH_DIGIT = re.compile(r"\d"), re.compile(r"[!-~]*[0-9][!-~]*")
+__all__ = ["Finding", "Verdict", "item_texts", "judge", "length", "message_text", "pieces", "shared_characters", "tool_texts"]
+
+_SENTENCE_ENDS = re.compile(r"\n+|(?<=[.!?;])\s+|(?<=[。！？；])\s*|\}\s*,\s*(?=\{)|\[\s*(?=\{)|\}\s*\]")  # objects, too
+_DIGIT, _WITH_DIGIT = re.compile(r"\d"), re.compile(r"(?<![!-~])[!-/:-~]*+[0-9][!-~]*+")
 _MOST = 12  # differences of one pair
 _BEFORE, _BEHIND, _NEXT = 2_000, 40_000, 500  # characters looked at: in front, in the message that differs, behind it
-_SHOWN = 60
-_TELLING = 12  # characters by which a text is told from others
-_NAMED = 8  # where its place says so, too
 _STAMPS = ("clock", "id")
-_LABEL = re.compile(r"^\W*(?:(?:document|doc|source|passage|result|chunk|context)\b\W*)?(?:\d{1,3}\b)?\W*", re.I)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One difference. message: its number, "system" or "tools"; character: where in it. before: the end of what is shared."""
-
-    cause: Cause
-    message: int | str
-    character: int
-    before: str
-    ours: str
-    theirs: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The faults between two requests, in order, and `ours` as it would be without them.
-
-    moved: characters that would have to stand elsewhere (a clock), and so are not shared. extra: characters that are shared
-    beyond what the mended request shows: paragraphs that both have, each among others. grown: characters by which the mended
-    request is longer, since it keeps turns that `ours` has left out; below 0: shorter. A clock that is moved changes no length,
-    and of two templates, tool lists or spacings either may be the one that stays.
-    """
-
-    findings: tuple[Finding, ...]
-    mended: Body
-    moved: int = 0
-    extra: int = 0
-    grown: int = 0
 
 
 def judge(ours: Body, theirs: Body) -> Verdict:
     """Name and mend what keeps `ours` from reusing `theirs`, as far as it was not meant."""
+    return judge_twice(ours, theirs)[0]
+
+
+def judge_twice(ours: Body, theirs: Body) -> tuple[Verdict, Verdict | None]:
+    """`judge`, and the same with short texts mended, too, that only other requests tell from what was meant; None: no such."""
+    plain = None
     findings: list[Finding] = []
-    moved = extra = grown = 0
-    while len(findings) < _MOST:
+    stamps: list[tuple[int, str]] = []
+    extra = left_out = 0
+    while len(findings) < _MOST and not extra:
         found = _next_fault(ours, theirs)
         if found is None:
             break
-        finding, mended, more = found
+        finding, mended, extra = found
+        if finding.behind and plain is None:
+            plain = _verdict(findings, ours, theirs, stamps, extra, left_out)
         findings.append(finding)
-        moved += len(finding.cause.ours) if finding.cause.kind in _STAMPS else 0
-        left_out = finding.cause.kind == "history" or len(mended.messages) > len(ours.messages)  # or the system part is gone
-        grown += length(mended) - length(ours) if left_out else 0
+        if finding.cause.kind in _STAMPS:
+            item = len(theirs.tools) + finding.message if isinstance(finding.message, int) else max(0, len(theirs.tools) - 1)
+            stamps.append((item, finding.cause.theirs))
+        if finding.cause.kind == "history" or len(mended.messages) > len(ours.messages):  # or the system part is gone
+            left_out += length(mended) - length(ours)
         ours = mended
-        extra += more
-        if more:
-            break
-    return Verdict(tuple(findings), ours, moved, extra, grown)
+    full = _verdict(findings, ours, theirs, stamps, extra, left_out)
+    return (full, None) if plain is None else (plain, full)
 
 
-def tool_texts(body: Body) -> list[str]:
-    """Each tool as it stands in front of the conversation."""
-    return [f"{json.dumps(tool, ensure_ascii=False)}\n" for tool in body.tools]
+def _verdict(
+    findings: list[Finding], mended: Body, theirs: Body, stamps: list[tuple[int, str]], extra: int, left_out: int
+) -> Verdict:
+    n = len(theirs.messages)
+    on = not extra and len(mended.messages) > n and mended.tools == theirs.tools and mended.messages[:n] == theirs.messages
+    return Verdict(tuple(findings), mended, tuple(stamps), n if on else 0, extra, left_out)
 
 
-def message_text(message: Message) -> str:
-    """A message as it stands in a conversation: the common form with marks around each turn."""
-    return f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
-
-
-def item_texts(body: Body) -> list[str]:
-    """All of a request, in order: each tool, then each message."""
-    return tool_texts(body) + [message_text(one) for one in body.messages]
-
-
-def length(body: Body) -> int:
-    """Characters of a request."""
-    return sum(map(len, item_texts(body)))
-
-
-def shared_characters(one: Body, other: Body) -> int:
-    """With how many characters in common two requests begin."""
-    if one.tools != other.tools:
-        return common_length("".join(item_texts(one)), "".join(item_texts(other)))
-    first = common_length(one.messages, other.messages)
-    total = sum(map(len, tool_texts(one))) + sum(len(message_text(message)) for message in one.messages[:first])
-    if first < min(len(one.messages), len(other.messages)):
-        total += common_length(message_text(one.messages[first]), message_text(other.messages[first]))
-    return total
-
-
-_Fault = tuple[Finding, Body, int]
-
-
-def _next_fault(ours: Body, theirs: Body) -> _Fault | None:
+def _next_fault(ours: Body, theirs: Body) -> Fault | None:
     if ours.tools is not theirs.tools:
         texts = tool_texts(ours), tool_texts(theirs)
         if texts[0] != texts[1]:
@@ -116,14 +84,14 @@ def _next_fault(ours: Body, theirs: Body) -> _Fault | None:
     first = common_length(ours.messages, theirs.messages)
     if first == min(len(ours.messages), len(theirs.messages)):
         return None
-    for judged in (_missing_system, _text, _rewritten, _sent_otherwise):
+    for judged in (_missing_system, _text, _documents, rewritten, _sent_otherwise, varied):
         found = judged(ours, theirs, first)
         if found is not None:
             return found
     return None
 
 
-def _tools(ours: Body, theirs: Body, one: list[str], other: list[str]) -> _Fault | None:
+def _tools(ours: Body, theirs: Body, one: list[str], other: list[str]) -> Fault | None:
     cause = kind_of_tools(ours.tools, theirs.tools)
     names = [{_name(tool) for tool in tools} for tools in (ours.tools, theirs.tools)]
     if not names[0] & names[1] and (all(names) or not _same_start(ours.messages, theirs.messages)):
@@ -136,14 +104,14 @@ def _tools(ours: Body, theirs: Body, one: list[str], other: list[str]) -> _Fault
         inner = kind_of_difference("\n" + sides[0][:same], sides[0][same:], sides[1][same:])
         cause = inner if inner.kind in _STAMPS else cause
     start = max(0, same - cause.widened) if cause.kind in _STAMPS else same
-    shown = [side[start:][:_SHOWN] for side in sides]
+    shown = [side[start:][:SHOWN] for side in sides]
     if cause.kind == "tool_order":
         shown = [cause.ours, cause.theirs]
-    finding = Finding(cause, "tools", at + start, sides[0][:start][-_SHOWN:], *shown)
+    finding = Finding(cause, "tools", at + start, sides[0][:start][-SHOWN:], *shown)
     return finding, replace(ours, tools=theirs.tools), 0
 
 
-def _missing_system(ours: Body, theirs: Body, first: int) -> _Fault | None:
+def _missing_system(ours: Body, theirs: Body, first: int) -> Fault | None:
     if bool(ours.system) == bool(theirs.system):
         return None
     turns, others = ours.messages[len(ours.system) :], theirs.messages[len(theirs.system) :]
@@ -156,7 +124,7 @@ def _missing_system(ours: Body, theirs: Body, first: int) -> _Fault | None:
     return finding, replace(ours, messages=theirs.system + turns), 0
 
 
-def _text(ours: Body, theirs: Body, first: int) -> _Fault | None:
+def _text(ours: Body, theirs: Body, first: int) -> Fault | None:
     """What the text shows: a clock, an id, spaces, an order, a template."""
     one, other = ours.messages[first], theirs.messages[first]
     before = "".join(message_text(message) for message in ours.messages[:first][-2:])[-_BEFORE:]
@@ -167,10 +135,12 @@ def _text(ours: Body, theirs: Body, first: int) -> _Fault | None:
         return None
     if cause.kind == "retrieval_order" and (cause.ours not in one["content"] or cause.theirs not in other["content"]):
         return None  # turns, not paragraphs
-    start = same - cause.widened
     header = len(f"<|im_start|>{one['role']}\n")
-    shown = [side[start:][: max(_SHOWN, len(part))] for side, part in zip(sides, (cause.ours, cause.theirs), strict=True)]
-    finding = Finding(cause, first, max(0, start - header), (before + sides[0][:start])[-_SHOWN:], *(s[:400] for s in shown))
+    if cause.widened > same - header >= 0:  # what differs is in the message, and not in the line that opens it
+        cause = _behind(cause, cause.widened - (same - header))
+    start = same - cause.widened
+    shown = [side[start:][: max(SHOWN, len(part))] for side, part in zip(sides, (cause.ours, cause.theirs), strict=True)]
+    finding = Finding(cause, first, max(0, start - header), (before + sides[0][:start])[-SHOWN:], *(s[:400] for s in shown))
     if cause.kind == "retrieval_order":
         return _in_order(finding, ours, other, first)
     content = one["content"]
@@ -179,7 +149,7 @@ def _text(ours: Body, theirs: Body, first: int) -> _Fault | None:
         content = other["content"]
     elif one["role"] == other["role"] and 0 <= begin and end <= len(content):
         content = content[:begin] + cause.theirs + content[end:]
-    mended = _with_message(ours, first, {"role": other["role"], "content": content})
+    mended = with_message(ours, first, {"role": other["role"], "content": content})
     return None if mended == ours else (finding, mended, 0)
 
 
@@ -192,128 +162,67 @@ def _from(messages: Sequence[Message], first: int) -> str:
 def _same_start(one: Sequence[Message], other: Sequence[Message]) -> bool:
     """Whether two conversations begin alike, by more than a greeting."""
     run = common_length(one, other)
-    return run >= 2 or (run == 1 and len(one[0]["content"]) >= 2 * _TELLING)
+    return run >= 2 or (run == 1 and len(one[0]["content"]) >= 2 * TELLING)
 
 
-def _in_order(finding: Finding, ours: Body, other: Message, first: int) -> _Fault:
+def _behind(cause: Cause, characters: int) -> Cause:
+    """The cause without so many characters in front, that both texts share."""
+    return replace(cause, ours=cause.ours[characters:], theirs=cause.theirs[characters:], widened=cause.widened - characters)
+
+
+def _in_order(finding: Finding, ours: Body, other: Message, first: int) -> Fault:
     """The same paragraphs in another order. Where some are others, those that both have are lost, and nothing behind them."""
     contents = ours.messages[first]["content"], other["content"]
-    for break_ in (r"\n[^\S\n]*\n\s*", r"\n\s*"):
-        one, them = ([_bare(part) for part in re.split(break_, content)] for content in contents)
-        if sorted(one) == sorted(them):
-            return finding, _with_message(ours, first, other), 0
-    left = list(them)
     both = 0
-    for part in one[common_length(one, them) :]:
-        if part in left:
-            left.remove(part)
-            both += len(part)
+    for one, them in zip(*map(bare_parts, contents), strict=True):
+        if sorted(one) == sorted(them):
+            return finding, with_message(ours, first, other), 0
+        same = common_length(one, them)
+        parts = Counter(one[same:]) & Counter(them[same:])
+        both = both or sum(len(part) * n for part, n in parts.items() if len(part) >= TELLING)
     return finding, ours, both
 
 
-def _rewritten(ours: Body, theirs: Body, first: int) -> _Fault | None:
-    """Earlier turns are others, or gone, while what came after them is there as it was."""
+def _documents(ours: Body, theirs: Body, first: int) -> Fault | None:
+    """The same messages in another order, one document each: turns of somebody who is not answered in between."""
     one, other = ours.messages, theirs.messages
-    systems = max(len(ours.system), len(theirs.system))
-    if first < systems:
-        found = _another_system(ours, theirs, first)
-        if found is not None or not _grew(one[first], other[first]):
-            return found
-    places: dict[tuple[str, str], list[int]] = {}
-    for m in range(first, len(one)):
-        places.setdefault(_key(one[m]), []).append(m)
-    for n in range(max(first, systems), len(other)):
-        for m in places.get(_key(other[n]), ()):
-            run = common_length(one[m:], other[n:])
-            in_place = m == n and first > systems
-            dropped = m < n or (m == n == first + 1)  # earlier turns are gone, or one is another
-            if n + run < len(other) or not (in_place or ((dropped or n == first) and m <= first + 2)):
-                continue
-            goes_on = m + run < len(one)
-            moved_up = m == first < n and goes_on and len(other[n]["content"]) >= _NAMED  # what came last comes first now
-            if moved_up or _telling(other[n:], in_place or first >= systems + 2, goes_on):
-                finding = _placed(
-                    Finding(Cause("history", _why(first, m, n, other[n])), first, 0, "", "", ""), one, other, first
-                )
-                return finding, replace(ours, messages=other[:n] + one[m:]), 0
-    return None
-
-
-def _grew(one: Message, other: Message) -> bool:
-    """Whether one of two messages is the start of the other: a summary was put behind a system part."""
-    short, long = sorted((one["content"], other["content"]), key=len)
-    return one["role"] == other["role"] and len(short) >= _TELLING and long.startswith(short)
-
-
-def _another_system(ours: Body, theirs: Body, first: int) -> _Fault | None:
-    """The same conversation, up to where the earlier request ends, behind another system part."""
-    turns, others = ours.messages[len(ours.system) :], theirs.messages[len(theirs.system) :]
-    if common_length(turns, others) < len(others) or not _telling(others, len(others) >= 2, len(turns) > len(others)):
+    role = one[first]["role"]
+    if role == "assistant" or one[first] not in other[first:] or other[first] not in one[first:]:
         return None
-    cause = Cause("template", "the system part is another one, and the conversation behind it is the same")
-    finding = _placed(Finding(cause, first, 0, "", "", ""), ours.messages, theirs.messages, first)
-    return finding, replace(ours, messages=theirs.system + turns), 0
+    runs = [[*takewhile(lambda turn: turn["role"] == role, side[first:])] for side in (one, other)]
+    texts = [[turn["content"] for turn in run] for run in runs]
+    n, ours_then, theirs_then = 0, Counter(texts[0][:1]), Counter(texts[1][:1])
+    for n in range(2, min(map(len, texts)) + 1):
+        ours_then[texts[0][n - 1]] += 1
+        theirs_then[texts[1][n - 1]] += 1
+        if ours_then == theirs_then:
+            break
+    finding = placed(Cause("retrieval_order", "the same messages in another order"), one, other, first)
+    if n and ours_then == theirs_then and min(map(len, texts[0][:n])) >= TELLING:
+        return finding, replace(ours, messages=(*one[:first], *other[first : first + n], *one[first + n :])), 0
+    both = sum(len(text) * k for text, k in (Counter(texts[0]) & Counter(texts[1])).items() if len(text) >= TELLING)
+    return (finding, ours, both) if both else None
 
 
-def _telling(run: Sequence[Message], known: bool, goes_on: bool) -> bool:
-    """Whether so many equal turns, up to where the earlier request ends, are no accident: many a chat ends with thanks.
-
-    known: something else says that it is the same conversation.
-    """
-    total = sum(len(one["content"]) for one in run)
-    answered = any(one["role"] == "assistant" for one in run)
-    if known and (len(run) >= 2 or goes_on):
-        return total >= 2 * _TELLING
-    enough = len(run) >= 3 or (len(run) >= 2 and total >= 80)
-    return answered and enough and total >= (2 * _TELLING if goes_on else 200)
-
-
-def _why(first: int, m: int, n: int, turn: Message) -> str:
-    if m == n:
-        return f"message {first} was another one, and what came after it is the same"
-    return f"{abs(n - m)} messages before {turn['content'][:30]!r} {'are gone' if m < n else 'are new'}"
-
-
-def _sent_otherwise(ours: Body, theirs: Body, first: int) -> _Fault | None:
+def _sent_otherwise(ours: Body, theirs: Body, first: int) -> Fault | None:
     """A turn that was sent with more, or less, in it than it has now that the conversation has gone on."""
     one, other = ours.messages[first], theirs.messages[first]
     if first != len(theirs.messages) - 1 or first >= len(ours.messages) - 1 or one["role"] != other["role"]:
         return None
     short, long = sorted((one["content"].strip(), other["content"].strip()), key=len)
-    if len(short) < _NAMED or short not in long or ours.messages[first + 1]["role"] == one["role"]:
+    if len(short) < NAMED or short not in long or ours.messages[first + 1]["role"] == one["role"]:
         return None
     later = "\n".join(message["content"] for message in ours.messages[first + 1 :])
-    gone = [part for part in re.split(r"\n\s*", long.replace(short, "\n", 1)) if len(part) >= 2 * _TELLING]
+    gone = [part for part in re.split(r"\n\s*", long.replace(short, "\n", 1)) if len(part) >= 2 * TELLING]
     if other["content"].strip() == long and any(part in later for part in gone):
         cause = Cause("retrieval_order", f"documents that stood in message {first} stand further behind now")
     else:
         cause = Cause("history", f"message {first} is not as it was when it was sent")
-    finding = _placed(Finding(cause, first, 0, "", "", ""), ours.messages, theirs.messages, first)
-    return finding, _with_message(ours, first, other), 0
-
-
-def _placed(finding: Finding, one: Sequence[Message], other: Sequence[Message], first: int) -> Finding:
-    """The finding at the first character that is another one."""
-    contents = one[first]["content"], other[first]["content"]
-    at = common_length(*contents)
-    shown = [content[at:][:_SHOWN] for content in contents]
-    return replace(finding, character=at, before=contents[0][:at][-_SHOWN:], ours=shown[0], theirs=shown[1])
-
-
-def _with_message(body: Body, place: int, message: Message) -> Body:
-    return replace(body, messages=(*body.messages[:place], message, *body.messages[place + 1 :]))
-
-
-def _key(message: Message) -> tuple[str, str]:
-    return message["role"], message["content"]
+    return placed(cause, ours.messages, theirs.messages, first), with_message(ours, first, other), 0
 
 
 def _head(message: Message) -> str:
-    return message_text(message)[:_SHOWN]
-
-
-def _bare(paragraph: str) -> str:
-    return " ".join(_LABEL.sub("", paragraph.strip(), count=1).split())
+    return message_text(message)[:SHOWN]
 
 
 def _name(tool: Any) -> str:
@@ -327,5 +236,5 @@ def pieces(text: str, most: int = 200) -> Iterator[tuple[int, int]]:
         if part.startswith("<|im_start|>"):
             continue
         bare = "".join((_WITH_DIGIT.sub("", part) if _DIGIT.search(part) else part).split())
-        if len(bare) >= _TELLING:
+        if len(bare) >= TELLING:
             yield hash(bare), len(bare)

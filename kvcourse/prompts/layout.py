@@ -13,10 +13,11 @@ from typing import Any
 
 from kvcourse.errors import InputError, KVCourseError, TokenizerError
 from kvcourse.prompts.counting import Counter
-from kvcourse.prompts.families import Families, Text
-from kvcourse.prompts.lint_report import CUTS_AT_ONCE, Report, plural
+from kvcourse.prompts.families import Families, Loss, Text
+from kvcourse.prompts.lint_report import CUTS_AT_ONCE, Report, difference_of, plural
 from kvcourse.prompts.logs import BadLine, Entry, entries_of, read_log
-from kvcourse.prompts.mending import MendedLog
+from kvcourse.prompts.mending import Count, MendedLog
+from kvcourse.prompts.places import Places
 from kvcourse.providers.rules import Rules, rules_of
 from kvcourse.providers.usage import usage_of
 from kvcourse.tokenizer_base import Tokenizer
@@ -64,10 +65,17 @@ def _linted(entries: Iterable[Entry | BadLine], linter: "Linter", strict: bool) 
 
 
 class Linter:
-    """Takes a log line by line; holds a bounded part of it."""
+    """Takes a log line by line; holds a bounded part of it.
+
+    each: whether the report has every request's own figures (`counts`), which take 40 bytes each.
+    """
 
     def __init__(
-        self, tokenizer: Tokenizer | None = None, provider: str | Rules = "local", base_price: float | None = None
+        self,
+        tokenizer: Tokenizer | None = None,
+        provider: str | Rules = "local",
+        base_price: float | None = None,
+        each: bool = True,
     ) -> None:
         if base_price is not None and not 0 <= base_price <= DEAREST:
             raise InputError("That is no price.", expected=f"money for a million input tokens, 0 to {DEAREST:,.0f}",
@@ -76,7 +84,8 @@ class Linter:
         self._families = Families(self.rules.lifetime_seconds, self.rules.renewed)
         self._counter = Counter(self.rules, tokenizer)
         self._mended = MendedLog(self.rules), MendedLog(self.rules, CUTS_AT_ONCE)
-        self._report = Report(self.rules, self._counter.measure.unit, base_price)
+        self._places = Places()
+        self._report = Report(self.rules, self._counter.measure.unit, base_price, each)
 
     def add(self, entry: Entry | BadLine, strict: bool = False) -> None:
         """Count and judge one request, or the fault in its place. Raises: BadLine, where `strict`."""
@@ -96,8 +105,24 @@ class Linter:
             got = f"{n:,} {plural('line', n)} without one" if n else "nothing"
             todo = f"The first: {self._report.skipped[0].reason}" if self._report.skipped else "Give it a log."
             raise InputError("There is no request in this log.", expected="one request body a line", got=got, todo=todo)
-        self._report.forgotten = self._families.tree.forgotten_up_to is not None
+        self._report.forgotten, self._report.repeats = self._families.forgotten, self._families.repeats
+        for family, place, cause in self._places.named():
+            self._report.amend(family, place, cause)
+        self._places = Places()
+        self._report.settle()
         return self._report
+
+    def _hold(self, entry: Entry, family: int, text: Text, loss: Loss, count: Count, mended: Count) -> None:
+        """Remember what was lost to a short text, until it is known whether that is a fault."""
+        place = self._places.of(family, loss, lambda finding: difference_of(finding, entry, loss.earlier))
+        if place is None or mended.prompt != count.prompt:
+            return
+        then = self._mended[0].alone(count, self._counter.sharing(count, text, loss, lambda: self._families.body(loss.earlier)))
+        place.characters += loss.gained
+        place.cached += then.cached - mended.cached
+        place.cost += self._report.cost_of(mended) - self._report.cost_of(then)
+        if self._report.each:
+            place.lost.extend((self._report.requests - 1, max(0, count.computed - then.computed)))
 
     def _add(self, entry: Entry) -> None:
         try:
@@ -105,13 +130,17 @@ class Linter:
         except (InputError, TokenizerError) as error:
             raise BadLine(entry.line, error.fault, error.expected, error.got) from error
         text = Text.of(entry.body)
-        found, family, loss = self._families.add(text, entry.line, entry.seconds)
+        found, family, loss = self._families.add(text, entry.line, entry.seconds, entry.model)
         count = self._counter.count(entry, text, found)
         sharing = None
         if loss is not None:
             sharing = self._counter.sharing(count, text, loss, lambda: self._families.body(loss.earlier))
         mended, fewer_cuts = (log.count(entry.line, count, text, found, loss, sharing) for log in self._mended)
         self._report.add(entry, family, count, loss, mended, fewer_cuts)
+        if self._families.varied is not None:
+            self._hold(entry, family, text, self._families.varied, count, mended)
+        self._places.saw(family, text)
+        self._report.make_room(self._families.oldest)
         if entry.usage is not None:
             try:
                 self._report.measured(usage_of(self.rules, entry.usage))

@@ -23,7 +23,7 @@ def as_page(report: Report, name: str) -> str:
     faults = report.faults
     parts = [_head(report, name), *(_group(group, report.unit) for group in faults)]
     if not faults:
-        parts.append("<p>Nothing to mend: every request shares what it can.</p>")
+        parts.append(f"<p>{report.nothing_to_mend}</p>")
     parts += [f"<p>Note: {escape(note)}</p>" for note in report.notes]
     if report.skipped_lines:
         listed = "".join(f"<li>{escape(fault.reason)}</li>" for fault in report.skipped[:50])
@@ -68,9 +68,10 @@ def _group(group: Group, unit: str) -> str:
     changes = "".join(f"<li>{escape(one)}</li>" for one in suggestion.changes)
     layout = "".join(f"<li>{escape(one)}</li>" for one in suggestion.layout)
     price = f"<p>Price: {escape(group.price_note)}</p>" if group.price_note else ""
+    several = f" of {group.families:,} groups" if group.families > 1 else ""
     return (
         f"<section><h2>{escape(in_words(group.cause))}: {group.tokens_lost:,} tokens lost in "
-        f"{group.requests:,} {plural('request', group.requests)}</h2>"
+        f"{group.requests:,} {plural('request', group.requests)}{several}</h2>"
         f"<p>{escape(first.why)} ({escape(where)}).</p>"
         f"<p>earlier</p>{_shown(first.before, first.theirs)}<p>here</p>{_shown(first.before, first.ours)}"
         f"<p>Change</p><ul>{changes}</ul>{price}<p>Layout</p><ol>{layout}</ol>"

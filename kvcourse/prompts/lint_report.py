@@ -1,21 +1,24 @@
 """Lesson 13: what is said about a log. Knows nothing about how it was found out."""
 
 from array import array
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kvcourse.causes import Cause
+from kvcourse.prompts.counting import CHARACTERS
 from kvcourse.prompts.families import Loss
+from kvcourse.prompts.groups import CUTS_AT_ONCE, LISTED, Difference, Group, Groups, plural
 from kvcourse.prompts.judge import Finding
 from kvcourse.prompts.logs import BadLine, Entry
 from kvcourse.prompts.mending import Count
+from kvcourse.prompts.places import Place
 from kvcourse.prompts.report import in_words, shown
-from kvcourse.prompts.suggestion import Suggestion, suggest
 from kvcourse.providers.rules import Rules
 from kvcourse.providers.usage import UsageCounts
 
-CUTS_AT_ONCE = 4  # of a history that is cut each time: priced beside keeping everything
+__all__ = ["CUTS_AT_ONCE", "Difference", "Group", "Report", "RequestCount", "plural"]
+
 _NAMED = 1_000  # lines that are remembered with what is wrong with them; of more, only the number
 
 
@@ -33,118 +36,30 @@ class RequestCount(NamedTuple):
     group: int
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Where two requests part. request, against: lines. message: its number; "system" or "tools" for a field of its own."""
-
-    request: int
-    against: int
-    message: int | str
-    character: int
-    before: str
-    ours: str
-    theirs: str
-    why: str
-
-    def as_record(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-
-@dataclass
-class Group:
-    """A family of requests: those that share a start, or would. mended_: as they would be, which may be longer."""
-
-    number: int
-    first_line: int
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    mended_prompt_tokens: int = 0
-    mended_cached_tokens: int = 0
-    cost: float = 0.0  # in base-price tokens, as are all costs
-    cost_lost: float = 0.0  # below 0: mended, it costs more
-    cost_fewer_cuts: float = 0.0  # if a history that is cut were cut CUTS_AT_ONCE at once
-    has_tools: bool = False
-    characters_lost: Counter[str] = field(default_factory=Counter)  # by cause: also where prompts are too short to be cached
-    first: dict[str, Difference] = field(default_factory=dict)
-    places: dict[str, set[str]] = field(default_factory=dict)  # of each cause: tools, system, conversation
-
-    @property
-    def cause(self) -> str:
-        """What cost most; "none" where nothing is wrong."""
-        return max(self.characters_lost, key=lambda one: self.characters_lost[one], default="none")
-
-    @property
-    def tokens_lost(self) -> int:
-        """Computed, and not once all is mended; 0 where that computes no less."""
-        return max(0, self.tokens_fewer)
-
-    @property
-    def tokens_fewer(self) -> int:
-        """How many fewer are computed once all is mended; below 0: more are, since prompts are longer then."""
-        now, mended = self.prompt_tokens - self.cached_tokens, self.mended_prompt_tokens - self.mended_cached_tokens
-        return now - mended
-
-    @property
-    def price_note(self) -> str | None:
-        """What is to be known before it is mended, where the longer prompts cost more than they save."""
-        if round(self.cost_lost) >= 0:
-            return None
-        fewer, found = abs(self.tokens_fewer), self.mended_cached_tokens - self.cached_tokens
-        what = "Keeping everything" if self.cause == "history" else "Mended, the log"
-        why = f"{found:,} more are read from the cache" if found > 0 else "prompts are longer, and no more of them is found"
-        said = (f"{what} would compute {fewer:,} {plural('token', fewer)} {'fewer' if self.tokens_fewer >= 0 else 'more'}, "
-                f"and cost {-self.cost_lost:,.0f} more at the base price: {why}.")  # fmt: skip
-        if set(self.places) != {"history"}:
-            return said
-        saved = self.cost - self.cost_fewer_cuts
-        return (f"{said} Cut at fixed points, several turns at once: between two cuts nothing is lost. {CUTS_AT_ONCE} cuts in "
-                f"one would cost {abs(saved):,.0f} {'less' if saved >= 0 else 'more'} than now.")  # fmt: skip
-
-    @property
-    def first_difference(self) -> Difference | None:
-        return self.first.get(self.cause)
-
-    @property
-    def suggestion(self) -> Suggestion | None:
-        if self.cause == "none":
-            return None
-        order = sorted(self.places, key=lambda one: -self.characters_lost[one])
-        now, then = self.cached_tokens / self.prompt_tokens, self.mended_cached_tokens / self.mended_prompt_tokens
-        return suggest({cause: self.places[cause] for cause in order}, self.has_tools, now, then)
-
-    def as_record(self) -> dict[str, Any]:
-        difference, suggestion = self.first_difference, self.suggestion
-        return {
-            "requests": self.requests, "first_request": self.first_line, "cause": self.cause,
-            "first_difference": difference.as_record() if difference else None,
-            "tokens_lost": self.tokens_lost, "prompt_tokens": self.prompt_tokens, "cached_tokens": self.cached_tokens,
-            "cost": round(self.cost, 3), "cost_lost": round(self.cost_lost, 3),
-            "mended_prompt_tokens": self.mended_prompt_tokens, "mended_cached_tokens": self.mended_cached_tokens,
-            "price_note": self.price_note,
-            "suggestion": suggestion.as_record() if suggestion else None,
-        }  # fmt: skip
-
-
 class Report:
-    """A log's families, what they lost, and what could not be read. `print` shows it; `as_record()` is for JSON."""
+    """A log's families, what they lost, and what could not be read. `print` shows it; `as_record()` is for JSON.
 
-    def __init__(self, rules: Rules, unit: str, base_price: float | None) -> None:
-        self.rules, self.unit, self.base_price = rules, unit, base_price
+    each: whether every request's own figures are kept, for `counts`: 40 bytes each.
+    """
+
+    def __init__(self, rules: Rules, unit: str, base_price: float | None, each: bool = True) -> None:
+        self.rules, self.unit, self.base_price, self.each = rules, unit, base_price, each
         self.skipped: list[BadLine] = []
-        self.skipped_lines = self.below_minimum = self.timed = self.unread_usage = 0
+        self.requests = self.skipped_lines = self.below_minimum = self.timed = self.unread_usage = 0
+        self.repeats = 0  # requests that lost nothing, and say again what was said behind something else
         self.forgotten = False
         self.reported = UsageCounts(0, 0)  # the sums of what the log's own usage says
         self.reported_requests = 0
-        self._groups: dict[int, Group] = {}
+        self._groups = Groups()
         self._counts = array("Q")
 
     # Filling.
 
     def add(self, entry: Entry, family: int, count: Count, loss: Loss | None, mended: Count, fewer_cuts: Count) -> None:
         """One request more: as it is, mended, and with fewer cuts."""
-        group = self._groups.setdefault(family, Group(family, entry.line))
-        costs = [self.rules.input_cost(one.prompt, one.cached, one.written) for one in (count, mended, fewer_cuts)]
+        group = self._groups.of(family, entry.line)
+        costs = [self.cost_of(one) for one in (count, mended, fewer_cuts)]
+        self.requests += 1
         group.requests += 1
         group.prompt_tokens += count.prompt
         group.cached_tokens += count.cached
@@ -156,14 +71,42 @@ class Report:
         group.has_tools |= bool(entry.body.tools)
         self.timed += entry.seconds is not None
         self.below_minimum += count.prompt < self.rules.minimum_tokens
-        self._counts.extend((entry.line, count.prompt, count.cached, max(0, count.computed - mended.computed), family))
+        if self.each:
+            lost = max(0, count.computed - mended.computed)
+            self._counts.extend((entry.line, count.prompt, count.cached, lost, family))
         if loss is not None:
-            group.characters_lost[loss.verdict.findings[0].cause.kind] += loss.gained
+            group.fault(loss.verdict.findings[0].cause.kind).characters += loss.gained
             for n, finding in enumerate(loss.verdict.findings):
-                kind = finding.cause.kind
-                group.places.setdefault(kind, set()).add(_place(finding, entry))
-                if n == 0 and kind not in group.first:
-                    group.first[kind] = _difference(finding, entry, loss.earlier)
+                fault = group.fault(finding.cause.kind)
+                fault.places.add(_place(finding, entry))
+                if n == 0 and fault.first is None:
+                    fault.first = difference_of(finding, entry, loss.earlier)
+
+    def amend(self, family: int, place: Place, cause: Cause) -> None:
+        """What requests were found to have lost when the whole log was read, where it is enough to be worth a word."""
+        group = self._groups.find(family)
+        if group is None or not place.is_worth_it(CHARACTERS * group.prompt_tokens):
+            return
+        group.mended_cached_tokens += place.cached
+        group.cost_lost += place.cost
+        fault = group.fault(cause.kind)
+        fault.characters += place.characters
+        fault.places.add("system")
+        fault.first = fault.first or replace(place.first, why=cause.why)
+        for request, lost in zip(place.lost[::2], place.lost[1::2], strict=True):
+            self._counts[5 * request + 3] = lost
+
+    def cost_of(self, count: Count) -> float:
+        """In base-price tokens."""
+        return self.rules.input_cost(count.prompt, count.cached, count.written)
+
+    def make_room(self, oldest: int) -> None:
+        """While a log is read: hold no more than is needed. oldest: the first line whose request others may still join."""
+        self._groups.make_room(oldest)
+
+    def settle(self) -> None:
+        """When a log is read: count together the families that are too many to be told one by one."""
+        self._groups.settle()
 
     def skip(self, fault: BadLine) -> None:
         self.skipped_lines += 1
@@ -179,8 +122,13 @@ class Report:
     # Reading.
 
     @property
-    def requests(self) -> int:
-        return len(self._counts) // 5
+    def nothing_to_mend(self) -> str:
+        """What is said where no fault was found, and no more than is known."""
+        if not self.repeats:
+            return "Nothing to mend: every request shares what it can."
+        say = "requests say" if self.repeats > 1 else "request says"
+        return (f"Nothing to mend was found. {self.repeats:,} {say} again what was said before, and cannot share it: what "
+                "stands in front of it is another text, and looks meant.")  # fmt: skip
 
     @property
     def counts(self) -> list[RequestCount]:
@@ -189,11 +137,8 @@ class Report:
 
     @property
     def groups(self) -> list[Group]:
-        """Families, what lost most first."""
-        lost = {
-            number: (-one.tokens_lost, -one.characters_lost.total(), one.first_line) for number, one in self._groups.items()
-        }
-        return sorted(self._groups.values(), key=lambda one: lost[one.number])
+        """Families, what lost most first; behind them, where there are many, those that are counted together."""
+        return self._groups.ranked()
 
     @property
     def faults(self) -> list[Group]:
@@ -202,7 +147,7 @@ class Report:
 
     def total(self, name: str) -> Any:
         """A figure of all families together: prompt_tokens, cached_tokens, tokens_lost, cost or cost_lost."""
-        return sum(getattr(group, name) for group in self._groups.values())
+        return sum(getattr(group, name) for group in self._groups)
 
     def money(self, base_price_tokens: float) -> float | None:
         return None if self.base_price is None else base_price_tokens * self.base_price / 1e6
@@ -223,6 +168,11 @@ class Report:
             which = "1 request has no time: for it" if untimed == 1 else f"{untimed:,} requests have no time: for them"
             notes.append(f"{which} nothing expires, though "
                          f"{rules.name} keeps a prefix for {rules.lifetime_seconds:,} s.")  # fmt: skip
+        together = [group for group in self._groups if group.families > 1]
+        if together:
+            n = sum(group.families for group in together)
+            notes.append(f"{n:,} of {len(self._groups):,} groups are counted together, with those of the same cause: "
+                         f"the {LISTED:,} that lost most are listed.")  # fmt: skip
         if self.forgotten:
             notes.append("The log is larger than what is remembered of it: requests far apart were not compared.")
         if self.unread_usage:
@@ -266,7 +216,7 @@ class Report:
             yield ""
             yield from _of_group(group)
         if not faults:
-            yield "Nothing to mend: every request shares what it can."
+            yield self.nothing_to_mend
         for note in self.notes:
             yield f"Note: {note}"
 
@@ -283,7 +233,8 @@ def _of_group(group: Group) -> Iterator[str]:
     assert first is not None and suggestion is not None
     place = first.message if isinstance(first.message, str) else f"message {first.message}"
     said = plural("request", group.requests)
-    rows = [("group", f"{group.requests:,} {said} from line {group.first_line}, {group.prompt_tokens:,} tokens: "
+    several = f" in {group.families:,} groups of this cause, the first" if group.families > 1 else ""
+    rows = [("group", f"{group.requests:,} {said}{several} from line {group.first_line}, {group.prompt_tokens:,} tokens: "
              f"{group.cached_tokens:,} cached, {group.tokens_lost:,} lost"),
             ("cause", f"{in_words(group.cause)}: {first.why}"),
             ("where", f"line {first.request} against line {first.against}, {place}, character {first.character}"
@@ -291,12 +242,12 @@ def _of_group(group: Group) -> Iterator[str]:
             ("  earlier", shown(first.theirs)), ("  here", shown(first.ours))]  # fmt: skip
     rows += [("change" if not n else "", advice) for n, advice in enumerate(suggestion.changes)]
     rows += [("price", group.price_note)] if group.price_note else []
-    layout, rates = str(suggestion).split("\n")
-    rows += [("layout", layout), ("", rates)]
+    rows += [("layout" if not n else "", line) for n, line in enumerate(str(suggestion).split("\n"))]
     yield from (f"{name:<10} {text}" for name, text in rows)
 
 
-def _difference(finding: Finding, entry: Entry, earlier: int) -> Difference:
+def difference_of(finding: Finding, entry: Entry, earlier: int) -> Difference:
+    """A finding as a report tells it."""
     cause, message = finding.cause, finding.message
     return Difference(entry.line, earlier, entry.place(message), finding.character, finding.before, finding.ours,
                       finding.theirs, cause.why)  # fmt: skip
@@ -307,8 +258,3 @@ def _place(finding: Finding, entry: Entry) -> str:
         return "tools"
     systems = max(1, len(entry.body.system)) if finding.cause.kind != "history" else len(entry.body.system)
     return "system" if isinstance(finding.message, int) and finding.message < systems and entry.body.system else "conversation"
-
-
-def plural(word: str, n: int) -> str:
-    """The word, as it is said of so many."""
-    return word if n == 1 else f"{word}s"

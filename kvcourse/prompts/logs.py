@@ -1,24 +1,25 @@
 """Lesson 13: logs of requests, one JSON object a line, read one at a time. Knows nothing about caches or misses.
 
 A line is a request body, {"messages": [...], "tools": [...]}, in either usual form (`bodies`), or an object with the body in
-"request" or "body", as text or as an object, and beside it, where known, the time in "timestamp" ("time", "ts", "created",
-"created_at") and the answer's "usage" (or "response": {"usage": ...}). Times are seconds, milli-, micro- or nanoseconds since
-1970, or ISO 8601. Blank lines are passed over.
+"request", "body" or "params" (as in files of batches), as text or as an object, and beside it, where known, the time in
+"timestamp" ("time", "ts", "created", "created_at") and the answer's "usage" (or "response": {"usage": ...}). Times are seconds,
+milli-, micro- or nanoseconds since 1970, or ISO 8601. Blank lines are passed over.
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from kvcourse.errors import InputError
 from kvcourse.prompts.bodies import Body, body_of
+from kvcourse.prompts.parts import OPENAI_MARK, as_json, blocks, is_schema, marks_on
+from kvcourse.streams import called, opened
 
-_LINE_BYTES = 64 * 2**20  # a longer line is passed over, never held
+_LINE_BYTES = 32 * 2**20  # what providers take at most; a longer line is passed over, never held
+_HOLDERS = ("request", "body", "params")
 _TIMES = ("timestamp", "time", "ts", "created_at", "created")
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))  # at least so large: so many to a second
 _LATEST = 1e21  # a number beyond it is no time in any of these units; NaN is below nothing
@@ -28,16 +29,18 @@ _LATEST = 1e21  # a number beyond it is no time in any of these units; NaN is be
 class Entry:
     """One request of a log. line: from 1. seconds: since 1970. usage: as the provider gave it.
 
-    parts: how many content blocks each tool and each message is. marks: which of them end with a cache breakpoint.
+    blocks: how long each content block is, in characters, of each tool and message that has several; nothing for the others.
+    marks: (item, block) behind which a cache breakpoint stands. model: "" where none is named; models share nothing.
     """
 
     line: int
     body: Body
     seconds: float | None = None
     usage: Mapping[str, Any] | None = None
-    parts: tuple[int, ...] = ()
-    marks: tuple[int, ...] = ()
+    blocks: tuple[tuple[int, ...], ...] = ()
+    marks: tuple[tuple[int, int], ...] = ()
     own_system: bool = False  # the system part has a field of its own, in front of the messages
+    model: str = ""
 
     def place(self, message: int | str) -> int | str:
         """A message of `body` by its number in the request as it was sent."""
@@ -64,7 +67,7 @@ def read_log(path: Path, on_bytes: Callable[[int], None] = lambda n: None) -> It
     on_bytes: told how many bytes each line took. Raises: InputError if the file cannot be read.
     """
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             line = 0
             while raw := file.readline(_LINE_BYTES):
                 line += 1
@@ -77,7 +80,7 @@ def read_log(path: Path, on_bytes: Callable[[int], None] = lambda n: None) -> It
                 elif raw.strip(b" \t\r\n\xef\xbb\xbf"):
                     yield entry_or_fault(raw, line)
     except OSError as error:
-        raise InputError(f"{path} cannot be read.", expected="a file of JSON lines", got=error.strerror or "an error",
+        raise InputError(f"{called(path)} cannot be read.", expected="a file of JSON lines", got=error.strerror or "an error",
                          todo="Check the path.") from error  # fmt: skip
 
 
@@ -117,51 +120,58 @@ def entry_of(parsed: Any, line: int) -> Entry:
     outer = parsed if isinstance(parsed, dict) else {}
     inner = parsed
     if "messages" not in outer:
-        inner = next((outer[name] for name in ("request", "body") if name in outer), parsed)
-        if isinstance(inner, dict) and "messages" not in inner and isinstance(inner.get("body"), dict | str):
-            inner = inner["body"]
+        inner = next((outer[name] for name in _HOLDERS if name in outer), parsed)
+        if isinstance(inner, dict) and "messages" not in inner:
+            inner = next((inner[name] for name in _HOLDERS[1:] if isinstance(inner.get(name), dict | str)), inner)
         if isinstance(inner, str):
             found = entry_or_fault(inner, line)
             inner = json.loads(inner) if isinstance(found, Entry) else inner
     body = body_of(inner, "The request")
     _require_text(body)
-    parts, marks = _blocks(inner, body)
-    return Entry(line, body, _seconds(outer), _usage(outer), parts, marks, bool(inner.get("system")))
+    cut, marks = _blocks(inner, body)
+    return Entry(line, body, _seconds(outer), _usage(outer), cut, marks, bool(inner.get("system")), _model(inner, outer))
+
+
+def _model(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> str:
+    named = inner.get("model") or outer.get("model") or ""
+    return named if isinstance(named, str) else json.dumps(named)
 
 
 def _require_text(body: Body) -> None:
-    texts = {f"tool {n}": json.dumps(tool, ensure_ascii=False) for n, tool in enumerate(body.tools)}
-    texts |= {f"message {n}": message["role"] + message["content"] for n, message in enumerate(body.messages)}
-    for place, text in texts.items():
+    texts = [("tool", n, as_json(tool)) for n, tool in enumerate(body.tools)]
+    for n, message in enumerate(body.messages):
+        texts += [("message", n, message["role"]), ("message", n, message["content"])]
+    for kind, n, text in texts:
+        if text.isascii():  # which costs nothing
+            continue
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InputError(f"The request cannot be compared: {place} is no text.", expected="Unicode",
+            raise InputError(f"The request cannot be compared: {kind} {n} is no text.", expected="Unicode",
                              got="half a surrogate pair", todo="Mend the log.") from None  # fmt: skip
 
 
-_OPENAI_MARK = "prompt_cache_breakpoint"
-_MARKS = ("cache_control", _OPENAI_MARK)
-
-
-def _blocks(inner: Mapping[str, Any], body: Body) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many blocks each tool and message is, and after which of them a breakpoint stands."""
+def _blocks(inner: Mapping[str, Any], body: Body) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
+    """How each tool and message is cut into blocks, and behind which of them a breakpoint stands."""
     system = inner.get("system")
-    items = [*body.tools, *([system] if system else []), *inner["messages"]]
-    parts, marks, theirs = [], [], False
+    tools = [tool for field in ("tools", "functions") for tool in inner.get(field) or []]
+    schemas: list[Any] = [None for tool in body.tools[len(tools) :] if is_schema(tool)]
+    items = [*tools, *schemas, *([system] if system else []), *inner["messages"]]
+    cut, marks, theirs = [], [], False
     for n, item in enumerate(items):
         content = item.get("content") if isinstance(item, dict) else item
-        blocks = content if isinstance(content, list) else [item]
-        parts.append(max(1, len(blocks)))
-        marked = [name for block in [*blocks, item] if isinstance(block, dict) for name in _MARKS if block.get(name)]
-        if marked:
-            marks.append(n)
-        theirs |= _OPENAI_MARK in marked
+        parts = content if isinstance(content, list) and n >= len(tools) else []
+        cut.append(tuple(map(len, blocks(parts, ""))) if len(parts) > 1 else ())
+        last = max(0, len(parts) - 1)
+        marked = [(k, name) for k, part in enumerate(parts) for name in marks_on(part)]
+        marked += [(last, name) for name in marks_on(item)]
+        marks += [(n, k) for k, _ in marked]
+        theirs |= OPENAI_MARK in (name for _, name in marked)
     options = inner.get("prompt_cache_options")
     explicit = isinstance(options, dict) and options.get("mode") == "explicit"
     if inner.get("cache_control") or (theirs and not explicit):  # behind the last block; OpenAI puts one there unasked
-        marks.append(len(items) - 1)
-    return tuple(parts), tuple(dict.fromkeys(marks))
+        marks.append((len(items) - 1, last))
+    return tuple(cut), tuple(dict.fromkeys(marks))
 
 
 def _seconds(outer: Mapping[str, Any]) -> float | None:
@@ -190,15 +200,6 @@ def _usage(outer: Mapping[str, Any]) -> Mapping[str, Any] | None:
                 if isinstance(one, dict) and isinstance(one.get(name), dict):
                     return dict(one[name])
     return None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    if str(path) == "-":
-        yield sys.stdin.buffer
-        return
-    with path.open("rb") as file:
-        yield file
 
 
 def _short(text: str) -> str:

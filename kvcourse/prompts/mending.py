@@ -1,8 +1,9 @@
 """Lesson 13: a log as it would be once mended, request by request, in tokens. Knows nothing about how faults are found.
 
-A mended request need not be as long as the one that was sent: a history that was cropped is kept, and grows. What was kept for
-one request is there for those that go on from it, too. So each is counted against the *mended* form of the earlier one: it has
-a longer prompt, more of it is cached, and what is computed is only what is new.
+A mended request need not be as long as the one that was sent: a history that was cropped is kept, and grows, and so does one in
+which each turn has the clock it was sent with. What was kept for one request is there for those that go on from it, too. So
+each is counted against the *mended* form of the earlier one: it has a longer prompt, more of it is cached, and what is computed
+is only what is new.
 """
 
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from kvcourse.providers.rules import Rules
 from kvcourse.providers.tree import Found
 
 _REMEMBERED = 50_000  # requests
+TURN_END = "<|im_end|>\n"
 
 
 class Count(NamedTuple):
@@ -47,6 +49,14 @@ class _Grown(NamedTuple):
     tokens: float
     at: int
     cuts: int = 0  # made in a row, and not made here
+    front: "_Grown | None" = None  # what of it stands further in front, for whoever shares no more
+
+    def up_to(self, reach: int) -> "_Grown":
+        """What somebody has of it who shares so many characters."""
+        grown: _Grown | None = self
+        while grown is not None and reach < grown.at:
+            grown = grown.front
+        return grown or _AS_SENT
 
 
 _AS_SENT = _Grown(0, 0)
@@ -65,8 +75,7 @@ class MendedLog:
             return now
         theirs, reach = (found.nearest, found.alive) if loss is None else (loss.earlier, loss.shared)
         before = self._grown.get(theirs, _AS_SENT) if theirs is not None else _AS_SENT
-        goes_on = loss is not None or found.shared >= before.at  # else it shares only what is in front of that
-        before = before if goes_on and (loss is None or reach >= before.at) else _AS_SENT
+        before = before.up_to(found.shared if loss is None else reach)
         here = _grown_with(before, text, loss, sharing)
         if self.every is not None and here.cuts == self.every:
             return now
@@ -76,7 +85,11 @@ class MendedLog:
                 self._grown.popitem(last=False)
         if not here.tokens and not before.tokens:
             return self._of_same_length(now, sharing)
-        return self._of_other_length(now, text, found, sharing, here, before if reach >= before.at else _AS_SENT)
+        return self._of_other_length(now, text, found, sharing, here, before.up_to(reach))
+
+    def alone(self, now: Count, sharing: Sharing) -> Count:
+        """The request without faults that change no length, whatever others are."""
+        return self._of_same_length(now, sharing)
 
     def _of_same_length(self, now: Count, sharing: Sharing | None) -> Count:
         if sharing is None:
@@ -120,11 +133,15 @@ def _grown_with(before: _Grown, text: Text, loss: Loss | None, sharing: Sharing 
     """What the request keeps: what the earlier one did, and what it has left out itself."""
     if loss is None or sharing is None:
         return before
-    first, tools = loss.verdict.findings[0].message, len(text.body.tools)
+    verdict, tools = loss.verdict, len(text.body.tools)
+    tokens = max(0, before.tokens + sharing.grown)  # what is new in a request, and in none before it, is not saved
+    if verdict.goes_on and verdict.stamps and not verdict.left_out:
+        at = text.ends[tools + verdict.goes_on - 1] - len(TURN_END)
+        return _Grown(tokens, at, before.cuts, before if before.tokens else None)
+    first = verdict.findings[0].message
     item = tools + first if isinstance(first, int) else max(0, tools - 1)
     place = text.ends[min(item, len(text.ends) - 1)]
-    at = max(place, before.at - loss.verdict.grown)
-    tokens = max(0, before.tokens + sharing.grown)  # what is new in a request, and in none before it, is not saved
+    at = max(place, before.at - verdict.left_out)
     return _Grown(tokens, at, before.cuts + is_cut(loss))
 
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from kvcourse.amounts import amount
 from kvcourse.causes import ADVICE, Kind
+from kvcourse.errors import InputError
 
 _SHOWN = 60  # characters of each side
 
@@ -59,6 +61,22 @@ class MissReport:
         parts += [] if self.lost_ms is None else [f"about {self.lost_ms:,.0f} ms of prefill"]
         parts += [] if self.lost_bytes is None else [f"{_size(self.lost_bytes)} of K/V"]
         return ", ".join(parts)
+
+
+def milliseconds(lost_tokens: int, tokens_per_s: float) -> float:
+    """What computing so many prompt tokens takes, at a rate that `rate_of` has passed."""
+    return 1000 * lost_tokens / tokens_per_s
+
+
+def rate_of(value: object) -> float:
+    """A prefill rate, in tokens a second. Raises: InputError for what is none."""
+    try:
+        rate = amount("A rate", value)
+    except InputError as error:
+        rate, value = 0.0, error.got
+    if not rate:
+        raise InputError("A rate is above 0.", expected="tokens a second", got=value, todo="Leave it out.")
+    return rate
 
 
 def in_words(kind: str) -> str:

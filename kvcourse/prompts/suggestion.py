@@ -10,6 +10,7 @@ from typing import Any
 from kvcourse.causes import ADVICE
 
 _NOUN = {"clock": "clock", "id": "id"}
+_WIDTH = 90  # of a printed line
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,13 @@ class Suggestion:
                 "predicted_hit_rate": round(self.predicted_hit_rate, 4)}  # fmt: skip
 
     def __str__(self) -> str:
-        parts = " · ".join(self.layout)
-        return f"{parts}\nhit rate {self.hit_rate:.1%} now, {self.predicted_hit_rate:.1%} then"
+        lines = [""]
+        for n, part in enumerate(self.layout):
+            more = part + " ·" * (n + 1 < len(self.layout))
+            if lines[-1] and len(lines[-1]) + 1 + len(more) > _WIDTH:
+                lines.append("")
+            lines[-1] = f"{lines[-1]} {more}".lstrip()
+        return "\n".join([*lines, f"hit rate {self.hit_rate:.1%} now, {self.predicted_hit_rate:.1%} then"])
 
 
 def suggest(found: Mapping[str, Iterable[str]], has_tools: bool, hit_rate: float, predicted: float) -> Suggestion:
@@ -40,9 +46,9 @@ def suggest(found: Mapping[str, Iterable[str]], has_tools: bool, hit_rate: float
         for name in named
     }
     layout = [label + "".join(sorted({*after[name]} - {""})) for name, label in named.items() if has_tools or name != "tools"]
-    moved = [_NOUN[cause] for cause in found if cause in _NOUN]
+    moved = [f"each new {_NOUN[cause]}" for cause in found if cause in _NOUN]
     if moved:
-        layout.append(f"the {' and the '.join(moved)}, at the end of the last message")
+        layout.append(f"{' and '.join(moved)} behind the last message, and left there in later turns")
     return Suggestion(changes, tuple(layout), hit_rate, predicted)
 
 

@@ -5,10 +5,13 @@ Every function returns a matplotlib Figure, in the style of `viz.style`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from kvcourse.errors import InputError
@@ -19,8 +22,10 @@ CACHED, COMPUTED, SUMMARY = style.SLOTS["reused"], style.SLOTS["written"], style
 WRITTEN = style.SlotStyle("written by the model", style.ACTIVATION.text, "#14532D", 1.0)
 CUMULATIVE, OCCUPANCY = (style.INK, "-"), (style.ACTIVATION.text, "--")  # colour and dash of a line
 NAMED = 1.42  # steps on the axis for each step drawn: the rest is for the lines' names
+LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 1.2, "linestyle": ":"}
 CLASSES = (("cached", CACHED), ("computed", COMPUTED), ("completion", WRITTEN))
-NAMES = {"cached": "cached", "computed": "computed", "completion": "written by the model"}
+NAMES = {"cached": "cached", "computed": "computed", "completion": "written by the model, summaries included"}
+EDGE = 0.5  # points: the line around an area, in a panel and in its key
 
 
 class Sent(NamedTuple):
@@ -107,7 +112,7 @@ def plot_windows(runs: Mapping[str, Sent], *, columns: int = 3) -> Figure:
 
 
 def plot_two_figures(turns: Mapping[str, Sequence[TurnCount]], limit: int) -> Figure:
-    """Occupancy and cumulative input after each turn, on one axis that doubles, with the window's limit; a panel for each run.
+    """Occupancy and cumulative input after each turn, on one log axis, with the window's limit; a panel for each run.
 
     limit: tokens that the window takes. Raises: InputError without turns.
     """
@@ -137,7 +142,7 @@ def plot_two_figures(turns: Mapping[str, Sequence[TurnCount]], limit: int) -> Fi
             ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
             ax.set_xticks([tick for tick in ax.get_xticks() if 1 <= tick <= len(occupancy)])
             ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-            style.label_axes(ax, x=("n", "steps done", None), y=(None, "tokens, doubling", None))
+            style.label_axes(ax, x=("n", "steps done", None), y=(None, "tokens (log scale)", None))
     return fig
 
 
@@ -173,20 +178,24 @@ def _draw_run(ax: Axes, run: Sent) -> None:
     whole = [turn.prompt_tokens for turn in run.turns]
     for slot, low, high in ((CACHED, [0] * len(known), known), (COMPUTED, known, whole)):
         ax.fill_between(edges, [*low, low[-1]], [*high, high[-1]], step="post", facecolor=slot.face, hatch=slot.hatch or None,
-                        edgecolor=slot.edge, linewidth=0.5)  # fmt: skip
+                        edgecolor=slot.edge, linewidth=EDGE)  # fmt: skip
     for number, place in enumerate(run.summaries, start=1):
         if place is not None:
             ax.bar(number, place[1], 1.0, bottom=place[0], facecolor=SUMMARY.fill, edgecolor=SUMMARY.text, linewidth=0.6)
     if run.limit is not None:
-        ax.axhline(run.limit, color=style.INK, linewidth=1.2, linestyle=":")
+        ax.axhline(run.limit, **LIMIT)
 
 
 def _add_key(fig: Figure, runs: Any) -> None:
-    boxes = [(CACHED.patch(0, 0), "cached"), (COMPUTED.patch(0, 0), "computed")]
+    boxes: list[tuple[Artist, str]] = [
+        (replace(CACHED, width=EDGE).patch(0, 0), "cached"), (replace(COMPUTED, width=EDGE).patch(0, 0), "computed")
+    ]  # fmt: skip
     if any(place for run in runs for place in run.summaries):
         look = style.SlotStyle("summary", SUMMARY.fill, SUMMARY.text, 0.8)
         boxes.append((look.patch(0, 0), "Σ summary"))
-    fig.legend([box for box, _ in boxes], [name for _, name in boxes], loc="outside lower center", ncols=3, fontsize=9)
+    if any(run.limit is not None for run in runs):
+        boxes.append((Line2D([], [], **LIMIT), "limit of the window"))
+    fig.legend([box for box, _ in boxes], [name for _, name in boxes], loc="outside lower center", ncols=4, fontsize=9)
 
 
 def _running(values: Sequence[int]) -> list[int]:

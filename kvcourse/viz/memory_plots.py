@@ -5,6 +5,7 @@ Every function returns a matplotlib Figure, in the style of `viz.style`.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import Any
@@ -45,7 +46,7 @@ def memory_plot(
             sizes = [_bytes(shape, n, dtype, batch) for n in along]
             _draw_line(ax, shape, along, sizes, mark)
             _draw_crossing(ax, along, sizes, budget_bytes)
-            ends.append((sizes[-1], shape.name if shape.window_tokens is None else f"{shape.name}, with its window"))
+            ends.append((sizes[-1], _name(shape)))
         ax.set(xscale="log", yscale="log", xlim=(FIRST_TOKENS, last))
         low, high = ax.get_ylim()
         ax.set_ylim(min(low, budget_bytes / 1.6), max(high, 1.6 * budget_bytes))
@@ -87,6 +88,13 @@ def draw_memory(memory: Memory) -> Figure:
         texts = "one text" if memory.batch == 1 else f"{memory.batch:,} texts"
         ax.set_title(f"{memory.model}: {texts} of {memory.context_tokens:,} tokens, {memory.dtype}", parse_math=False)
     return fig
+
+
+def _name(shape: Shape) -> str:
+    """With the version that its source names: another may have no window."""
+    version = re.search(r"-(v\d+(\.\d+)*)$", shape.source)
+    name = shape.name if version is None else f"{shape.name} {version[1]}"
+    return name if shape.window_tokens is None else f"{name}, with its window"
 
 
 def _bytes(shape: Shape, tokens: int, dtype: str, batch: int) -> int:

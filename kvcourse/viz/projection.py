@@ -21,12 +21,17 @@ MOST_TOKENS = 16
 
 
 def plot_projection(
-    runs: Mapping[str, Run], weight: np.ndarray, *, names: tuple[str, str, str, str] = ("x", "Wk", "bk", "K")
+    runs: Mapping[str, Run],
+    weight: np.ndarray,
+    *,
+    names: tuple[str, str, str, str] = ("x", "Wk", "bk", "K"),
+    part: str | None = None,
 ) -> Figure:
     """Each prompt's x on the left, the one weight (n_in, n_out) in the middle, each prompt's result on the right.
 
     runs: {prompt: (its tokens' texts, x, result)}; 16 tokens at most.
     names: of x, the weight, the bias (which is written and not drawn) and the result.
+    part: what the result's numbers belong to, such as "head 0", if it is not all of K.
     The panels of a column share one scale, so that what looks the same is the same.
     Raises: InputError for shapes that cannot be multiplied, for no run and for too many tokens.
     """
@@ -39,6 +44,8 @@ def plot_projection(
         axes = fig.subplot_mosaic(rows, width_ratios=[2.2, 1, 1], height_ratios=heights)
         _draw(axes["weight"], weight, _limit([weight]))
         style.frame(axes["weight"], style.PARAMETER, _title(names[1], weight))
+        n_in, n_out = weight.shape
+        _say(axes["weight"], f"from {n_in} numbers to {n_out}")
         limits = _limit([x for _, x, _ in runs.values()]), _limit([result for _, _, result in runs.values()])
         for i, (prompt, (tokens, x, result)) in enumerate(runs.items()):
             left, right = axes[f"x{i}"], axes[f"result{i}"]
@@ -47,6 +54,8 @@ def plot_projection(
                 style.frame(ax, style.ACTIVATION, _title(name, values))
             left.set_yticks(range(len(tokens)), [drawable(token) for token in tokens], parse_math=False)
             left.set_ylabel(prompt, parse_math=False)
+            _say(left, f"{len(tokens)} tokens, {n_in} numbers each")
+            _say(right, f"{n_out} numbers" if part is None else f"{n_out} numbers of {part}")
             left.text(1.05, 0.5, "@", transform=left.transAxes, va="center", fontsize=12)
             right.text(-0.05, 0.5, f"+ {names[2]} =", transform=right.transAxes, ha="right", va="center", fontsize=12)
         fig.align_ylabels([axes[f"x{i}"] for i in numbers])
@@ -59,6 +68,11 @@ def _draw(ax: Axes, values: np.ndarray, limit: float) -> None:
     ax.set_aspect("auto")
     ax.set_xticks([])
     ax.set_yticks([])
+
+
+def _say(ax: Axes, along: str) -> None:
+    """What the columns of a panel are."""
+    ax.set_xlabel(along, fontsize=9, color=style.MUTED, parse_math=False)
 
 
 def _title(name: str, values: np.ndarray) -> str:

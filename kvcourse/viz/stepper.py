@@ -142,6 +142,9 @@ def draw_run(run: Run, head: int = 0) -> Figure:
         sheet.text(0.14, 0.22, "K and V stay. Each Q asks once, and goes.", fontsize=13, fontweight="bold")
         sheet.text(LEFT - 0.14, 0.73, "tokens through", ha="right", fontsize=8, color=style.MUTED)
         sheet.text(LEFT - 0.14, 0.87, "the model so far", ha="right", fontsize=8, color=style.MUTED)
+        if left_out := [f"{index - 1}" for index in range(1, chosen[-1]) if index not in chosen]:
+            said = f"not shown: decode {' to '.join(dict.fromkeys((left_out[0], left_out[-1])))}"
+            sheet.text(RIGHT, 0.22, said, ha="right", fontsize=8, color=style.MUTED)
         for column, index in enumerate(chosen):
             moment, x = run.at(index, head), LEFT + column * (width + gap)
             name = "Prefill" if moment.kind == "prefill" else f"Decode {index - 1}"

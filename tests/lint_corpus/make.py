@@ -430,10 +430,12 @@ def _(rng):
 
 
 def main() -> None:
+    from tests.lint_corpus import make_varied
+
     LOGS.mkdir(exist_ok=True)
     for path in LOGS.glob("*--made-*.jsonl"):
         path.unlink()
-    for cause, name, make in PLANTED:
+    for cause, name, make in [*PLANTED, *make_varied.PLANTED]:
         lines = [json.dumps(one, ensure_ascii=False) for one in make(random.Random(name))]
         (LOGS / f"{cause}--{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -13,7 +13,8 @@ PACKAGE = ROOT / "kvcourse"
 # A module imports only from its own layer or an earlier one. A name covers the module and, for a package, all it holds,
 # unless a longer name is listed too.
 LAYERS: list[set[str]] = [
-    {"__init__", "config", "errors", "meter", "probe", "content", "common_prefix", "huge_pages"},
+    {"__init__", "config", "errors", "amounts", "meter", "probe", "content", "common_prefix", "huge_pages"}
+    | {"streams", "outputs"},
     {"attention", "caches.base", "caches"},
     {"models", "tokenizers", "tokenizer_base", "chat_template"},
     {"checkpoints", "gguf_reader", "hf_config", "hf_folder", "fetch", "tiny", "trace"}

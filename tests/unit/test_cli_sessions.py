@@ -246,6 +246,15 @@ def test_what_is_there_is_written_over_only_with_force(capsys, folder, tmp_path,
     assert status == 2 and "got a folder" in said
 
 
+@pytest.mark.parametrize("options", [[], ["--text"], ["--json"]])
+def test_nothing_is_exported_over_what_the_store_keeps(capsys, folder, options):
+    kept = {path: path.read_bytes() for path in (folder / "files").iterdir()}
+    for path in (*kept, folder / "files" / "new"):
+        status, _, said = run(capsys, "export", "ada", str(path), *options, "--force")
+        assert status == 2 and "among the sessions themselves" in said and said.count("\n") == 1
+    assert {path: path.read_bytes() for path in (folder / "files").iterdir()} == kept
+
+
 # Deleting.
 
 

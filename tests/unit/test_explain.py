@@ -509,7 +509,7 @@ def test_tool_calls_and_results_are_text():
     calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "x", "function": {"name": "add"}}]}
     parts = [{"type": "tool_use", "name": "add", "input": {"a": 1}}, {"type": "tool_result", "content": "42"}]
     read = body_of({"messages": [calls, {"role": "user", "content": parts}]})
-    assert '"add"' in read.messages[0]["content"] and read.messages[1]["content"] == '{"name": "add", "input": {"a": 1}}42'
+    assert '"add"' in read.messages[0]["content"] and read.messages[1]["content"] == '{"name": "add", "input": {"a": 1}}\n42'
 
 
 def test_a_template_s_tokens_are_used_where_there_is_a_tokenizer():

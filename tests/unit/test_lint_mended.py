@@ -114,7 +114,6 @@ def test_where_nothing_is_left_out_the_mended_log_is_as_long_as_the_log():
     growing = [pair[1]["messages"] for pair in chat(random.Random(1), [], 6, 99, 0, 20)]
     names = "abcd"
     logs = {
-        "clock": [[f"It is 2026-01-01 {9 + n}:00. {rules}", *turns] for n, turns in enumerate(growing)],
         "whitespace": [[rules + "\n" * (n % 2), *turns] for n, turns in enumerate(growing)],
         "template": [[rules + " Answer in English." * (n % 2), *turns] for n, turns in enumerate(growing)],
         "tool_order": [[rules, *turns] for turns in growing],
@@ -142,7 +141,7 @@ def test_a_new_conversation_with_the_same_system_part_has_kept_nothing_of_a_crop
     assert grown[0] == grown[1] > 0
 
 
-def test_the_mended_request_is_longer_by_what_its_verdict_says_and_by_nothing_for_a_clock():
+def test_the_mended_request_is_longer_by_what_its_verdict_says_and_by_the_clocks_that_are_left_in_it():
     old = [{"role": "system", "content": "Be brief, it is 9:00."}, *chat(random.Random(3), [], 3, 99, 0, 20)[-1][1]["messages"]]
     asked = [{"role": "assistant", "content": "Gladly."}, {"role": "user", "content": "And now?"}]
     full, cut = ({"messages": [*old, *asked]}, {"messages": [old[0], *old[3:], *asked]})
@@ -151,7 +150,10 @@ def test_the_mended_request_is_longer_by_what_its_verdict_says_and_by_nothing_fo
     assert verdict.grown == sum(len(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n") for one in old[1:3])
     later = [{"role": "system", "content": "Be brief, it is 10:00."}, *old[1:], *asked]
     verdict = judge(body_of({"messages": later}), body_of({"messages": old}))
-    assert verdict.findings[0].cause.kind == "clock" and verdict.grown == 0
+    assert verdict.findings[0].cause.kind == "clock" and (verdict.grown, verdict.moved) == (len("9:00"), 0)
+    once = body_of({"messages": [old[0], {"role": "user", "content": "And another thing."}]})
+    verdict = judge(once, body_of({"messages": [later[0], {"role": "user", "content": "And one thing."}]}))
+    assert verdict.findings[0].cause.kind == "clock" and (verdict.grown, verdict.moved) == (0, len("10:00"))
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ import sys
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from kvcourse.prefix.blocks import HashedBlocks
 from kvcourse.prefix.policies import POLICIES
 from kvcourse.prefix.replay import REPLAYED, Rates, Request, curve, read_trace, replay
 from kvcourse.prefix.trace_files import BrokenLine
+from kvcourse.prefix.workload import chat_workload
 
 P = 4  # tokens in a block, where a test makes its own
 LINE = {"timestamp": 27482, "input_length": 700, "output_length": 52, "hash_ids": [46, 47]}
@@ -331,6 +334,14 @@ BROKEN = [
     LINE | {"output_length": -1},
     LINE | {"timestamp": "now"},
     LINE | {"timestamp": float("nan")},
+    LINE | {"timestamp": 10**399},
+    LINE | {"timestamp": -(10**399)},
+    json.dumps(LINE).replace("27482", "9" * 5000).encode(),
+    json.dumps(LINE).replace("27482", "1e999").encode(),
+    LINE | {"input_length": 10**399},
+    LINE | {"output_length": 10**399},
+    {"tokens": [10**399]},
+    {"tokens": [1], "timestamp": 10**399},
     {name: value for name, value in LINE.items() if name != "timestamp"},
     {"tokens": []},
     {"tokens": "words"},
@@ -353,6 +364,23 @@ def test_a_broken_line_is_refused_by_its_number_or_skipped_and_named(tmp_path, c
     assert capsys.readouterr().err.startswith("Skipped: Line 3: ")
 
 
+def test_a_line_nested_to_any_depth_is_refused_by_its_number(tmp_path):
+    for n in (*range(100, 900, 100), *range(900, 1000), 100_000):
+        for line in (b"[" * n + b"]" * n, b'{"hash_ids": ' + b"[" * n + b"]" * n + b"}"):
+            with pytest.raises(BrokenLine, match=r"^Line 1: "):
+                read_trace(written(tmp_path, line))
+
+
+def test_where_every_line_is_broken_it_is_said_how_many_there_were(tmp_path, capsys):
+    path = written(tmp_path, b"{", [1])
+    with pytest.raises(InputError, match=r"holds no request\. .* got 2 broken lines"):
+        read_trace(path, skip_bad=True, skipped=[])
+    code, out, err = run(capsys, str(path), "--skip-bad")
+    lines = err.splitlines()
+    assert (code, out, len(lines)) == (2, "", 4) and "holds no request" in lines[-1] and "got 2 broken lines" in lines[-1]
+    assert "Line 1: " in lines[0] and "Line 2: " in lines[1] and lines[2] == "kvcourse: 2 broken lines skipped: 1, 2"
+
+
 def test_a_log_without_requests_is_refused(tmp_path):
     for path in (written(tmp_path, b""), tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(InputError, match=r"no request|cannot be read"):
@@ -370,6 +398,11 @@ def test_a_log_without_requests_is_refused(tmp_path):
         lambda: replay([request(0)], 1, "mru"),
         lambda: replay([request(0)], 1, block_tokens=0),
         lambda: curve([request(0)], [1, -1]),
+        lambda: replay(iter([]), 1),
+        lambda: replay([Request(0, 0, 0, ())], 100),
+        lambda: replay([request(0), Request(0, 5, 0, ())], 100),
+        lambda: replay([Request(0, 0, 0, (1,))], 100),
+        lambda: read_trace("-", block_tokens=True),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(call):
@@ -377,11 +410,50 @@ def test_what_cannot_be_replayed_is_refused(call):
         call()
 
 
+def test_arguments_of_another_type_are_refused_as_others_are():
+    """In a process of its own, where nothing checks types before the package does."""
+    code = (
+        "import numpy as np\n"
+        "from kvcourse.errors import InputError\n"
+        "from kvcourse.prefix.replay import Request, curve, replay\n"
+        "from kvcourse.prefix.workload import chat_workload\n"
+        "log = [Request(0, 4, 1, (0,))]\n"
+        "for call in (lambda: replay(log, 1.0), lambda: replay(log, '1'), lambda: replay(log, np.bool_(True)),\n"
+        "             lambda: replay(7, 1), lambda: replay([7], 1),\n"
+        "             lambda: replay('text', 1), lambda: replay(log, 1, None), lambda: curve(log, 1),\n"
+        "             lambda: replay(log, 1, block_tokens=None), lambda: chat_workload(2.0), lambda: chat_workload(2, 'x')):\n"
+        "    try: call()\n"
+        "    except InputError as error: print(error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(told) == 11 and all("Expected" in line for line in told)
+
+
 def test_a_curve_is_one_replay_a_capacity_and_none_sees_the_one_before():
     log = [request(0, 1), request(2, 3), request(0, 1)]
     ticks: list[None] = []
     rates = curve(log, [4, 2, None], block_tokens=P, tick=lambda: ticks.append(None))
     assert rates == [replay(log, size, block_tokens=P) for size in (4, 2, None)] and len(ticks) == 9
+
+
+def test_whole_numbers_of_any_type_are_whole_numbers(tmp_path):
+    log = [request(0, 1), request(2, 3), request(0, 1)]
+    expected = replay(log, 2, block_tokens=P)
+    for kind in (np.int64, np.uint8, torch.tensor):
+        found = replay(log, kind(2), block_tokens=kind(P))
+        assert found == expected and json.loads(json.dumps(found.as_record())) == expected.as_record()
+        assert curve(log, [kind(2)], block_tokens=kind(P)) == [expected]
+    path = written(tmp_path, {"tokens": [1, 2, 3]})
+    assert read_trace(path, block_tokens=np.int64(2)) == read_trace(path, block_tokens=2)
+    assert chat_workload(np.int64(20), seed=np.int64(5)) == chat_workload(20, seed=5)
+
+
+@pytest.mark.parametrize("policy", REPLAYED)
+def test_requests_may_come_from_anything_that_can_be_gone_through(policy):
+    log = [request(0, 1), request(2, 3), request(0, 1)]
+    for some in (tuple, iter, lambda log: (one for one in log)):
+        assert replay(some(log), 3, policy, block_tokens=P) == replay(log, 3, policy, block_tokens=P)
+        assert curve(some(log), [2, 3], policy, block_tokens=P) == curve(log, [2, 3], policy, block_tokens=P)
 
 
 # The command.
@@ -410,7 +482,13 @@ def test_json_of_one_capacity_is_one_object_with_single_values(capsys, log):
 
 
 @pytest.mark.parametrize(
-    "capacities", [["--capacity", "8", "20", "40"], ["--capacity", "8", "--capacity=20", "--capacity", "40"]]
+    "capacities",
+    [
+        ["--capacity", "8", "20", "40"],
+        ["--capacity", "8", "--capacity=20", "--capacity", "40"],
+        ["--capacity=8", "20", "40"],
+        ["--capacity=8", "--capacity", "20", "40"],
+    ],
 )
 def test_json_of_several_capacities_is_one_object_with_lists(capsys, log, capacities):
     for arguments in ([str(log), *capacities], [*capacities, str(log)]):
@@ -434,6 +512,8 @@ def test_only_numbers_behind_a_capacity_are_capacities():
         "4",
     ]
     assert spread(["--capacity", "1", "log", "2"]) == ["--capacity", "1", "log", "2"]
+    assert spread(["--capacity=1", "2", "--capacity=x", "3"]) == ["--capacity", "1", "--capacity", "2", "--capacity", "x", "3"]
+    assert spread(["--capacity=1", "--", "2", "--capacity=3"]) == ["--capacity", "1", "--", "2", "--capacity=3"]
 
 
 def test_people_get_a_table_with_what_its_columns_mean(capsys, log):

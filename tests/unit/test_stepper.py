@@ -224,6 +224,14 @@ def test_the_static_figure_shows_prefill_and_decode_1_2_and_last_with_their_coun
     assert [key_moments(record_run(gpt(), PROMPT, max_new_tokens=n)) for n in (1, 2, 3)] == [[1], [1, 2], [1, 2, 3]]
 
 
+@pytest.mark.parametrize(
+    ("n", "said"), [(4, []), (5, ["not shown: decode 3"]), (6, ["not shown: decode 3 to 4"]), (8, ["not shown: decode 3 to 6"])]
+)
+def test_the_static_figure_says_which_steps_it_leaves_out(n, said):
+    shown = words(draw_run(record_run(gpt(), PROMPT, max_new_tokens=n)))
+    assert [text for text in shown if text.startswith("not shown")] == said
+
+
 @pytest.mark.parametrize("prompt_tokens", [1, 45])
 def test_nothing_is_drawn_outside_the_figure_and_no_two_tokens_overlap(prompt_tokens):
     run = record_run(llama(), list(range(10, 10 + prompt_tokens)), max_new_tokens=3)

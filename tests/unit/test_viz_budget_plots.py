@@ -62,6 +62,16 @@ def test_the_key_names_what_occurs_and_nothing_else():
     assert legend(plot_parts([[("task", 5)]], TURNS[:1])) == ["computed"]
     assert legend(plot_windows({"a": Sent(tuple(TURNS))})) == ["cached", "computed"]
     assert legend(plot_windows({"a": Sent((TURNS[0],), None, ((1, 2),))})) == ["cached", "computed", "Σ summary"]
+    assert legend(plot_windows({"a": Sent(tuple(TURNS), 20)})) == ["cached", "computed", "limit of the window"]
+
+
+def test_the_key_of_the_columns_looks_like_them():
+    figure = plot_windows({"a": Sent(tuple(TURNS), 20)})
+    (ax,), (key,) = figure.axes, figure.legends
+    drawn = [(area.get_linewidth()[0], bool(area.get_hatch())) for area in ax.collections]
+    assert [(box.get_linewidth(), bool(box.get_hatch())) for box in key.get_patches()] == drawn
+    (line,), (limit,) = key.get_lines(), ax.lines
+    assert (line.get_linestyle(), line.get_color()) == (limit.get_linestyle(), limit.get_color())
 
 
 def test_windows_that_do_not_fit_their_counts_are_refused():

@@ -69,7 +69,7 @@ def test_a_window_bends_its_line_where_it_is_full():
     (lengths, sizes), *_ = curves(memory_plot(["mistral-7b"]))
     full = lengths.index(4096)
     assert sizes[full] == sizes[-1] > sizes[full - 1]
-    assert list(names(memory_plot(["mistral-7b"]))) == ["mistral-7b, with its window"]
+    assert list(names(memory_plot(["mistral-7b"]))) == ["mistral-7b v0.1, with its window"]
 
 
 def test_crosses_stand_where_the_budget_is_full():

@@ -60,6 +60,14 @@ def test_tokens_label_the_rows_and_prompts_the_panels(numbers):
     assert style.png(fig)[:4] == b"\x89PNG"  # it can be drawn, dollar signs included
 
 
+def test_each_panel_says_what_its_columns_are(numbers):
+    runs, weight = numbers
+    for part, result in ((None, "4 numbers"), ("head 0", "4 numbers of head 0")):
+        below = [ax.get_xlabel() for ax in plot_projection(runs, weight, part=part).axes]
+        each = ["3 tokens, 6 numbers each", "2 tokens, 6 numbers each", result, result]
+        assert sorted(below) == sorted([*each, "from 6 numbers to 4"])
+
+
 @pytest.mark.parametrize("change", ["batch", "tokens", "weight", "none", "many"])
 def test_what_cannot_be_multiplied_is_refused(numbers, change):
     runs, weight = numbers
