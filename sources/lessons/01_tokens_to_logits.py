@@ -49,7 +49,7 @@ print(f"{sum(p.numel() for p in model.parameters()):,} numbers")
 # %% [markdown] id="ask-ids"
 # ## Text becomes numbers
 #
-# Whoever adds and multiplies needs numbers. So the text has to become some first.
+# A model only adds and multiplies, so the text has to become numbers first.
 
 # %% id="guess-ids"
 text = "The capital of France is"
@@ -163,7 +163,7 @@ print("the model starts from exactly these rows")
 
 # %% [markdown] id="ask-nearest"
 # Nobody wrote into the table what a token means, or how it is spelled. Training moved its numbers, for whatever made the next
-# token easier to foretell. Which rows ended up pointing the same way as the one of " strawberry"?
+# token easier to predict. Which rows ended up pointing the same way as the one of " strawberry"?
 
 # %% id="guess-nearest"
 guess = None  # tokens with the same letters, of the same length, or of the same meaning?
@@ -327,7 +327,7 @@ assert favourites == ["␣hand", "␣voice", "␣cubs"]
 # happens is the question of the next lesson.
 
 # %% [markdown] id="change-word"
-# **Change one thing**: the word. A button brings a suggestion, the field takes any. The eagle shows that the model foretells
+# **Change one thing**: the word. A button brings a suggestion, the field takes any. The eagle shows that the model predicts
 # tokens, not words: what does ␣tal become?
 
 # %% id="explore" tags=["volatile"]
@@ -365,12 +365,13 @@ assert surprise["␣Japan"] > 8
 assert surprise["␣Tokyo"] < 1
 
 # %% [markdown] id="explain-rows"
-# The surprise is −log₂ p of the token that came: 0 bits if it was certain, 1 bit at a chance of a half, one more for each further
-# halving. "Japan" was not to be known. "Tokyo" then was.
+# The surprise is −log₂ p of the token that came: 0 bits if it was certain, 1 bit at a chance of a half, one more for each
+# further halving. "Japan" was not to be known. "Tokyo" then was. To give every possible next token its probability, as each
+# row does, is called **next-token prediction**.
 
 # %% [markdown] id="explain-first-row"
-# The first row has a single word to go by, and does worse than a guess among all tokens, each as likely as the other. The average
-# of this column is what training makes small (lesson 03).
+# The first row has a single word to go by, and does worse than a blind guess (16.6 bits, not 15.6): it put 42% on another
+# token. The average of this column is what training makes small (lesson 03).
 
 # %% [markdown] id="ask-prefix"
 # Is a row really what the model would say if the text ended there? Cut the sentence after each word and ask again.
@@ -558,8 +559,8 @@ assert len(written[:-1]) == 13  # the text that was read: everything but the las
 # Writing is a loop around the last row, and because nothing is kept between two passes, the loop hands over everything again.
 
 # %% [markdown] id="ask-measured"
-# Measured on this machine. Your times will differ, the counts will not. And does a pass over 64 tokens take 64 times as long as one
-# over a single token? Keep that question for lesson 07.
+# Measured on this machine. Your times will differ, the counts will not. And does a pass over 64 tokens take 64 times as long
+# as one over a single token? It does not, as the table shows. Why, lesson 07 will say.
 
 # %% id="measured" tags=["volatile"]
 longer = (tokens * 5)[:64]

@@ -141,7 +141,7 @@ assert np.isclose(scores[3, 0], Q[3] @ K[0] / np.sqrt(2))
 # %% [markdown] id="ask-mask"
 # ## Nobody looks ahead
 #
-# But "key" comes after "ana". A row has to foretell the next token (lesson 01): if it saw what follows, it would copy its answer in
+# But "key" comes after "ana". A row has to predict the next token (lesson 01): if it saw what follows, it would copy its answer in
 # training, and be lost in writing, where nothing follows yet. So which scores have to go?
 
 # %% id="guess-mask"
@@ -526,9 +526,9 @@ assert torch.allclose(logits[0], logits[2], atol=1e-4)
 print("cut: the three texts have the same logits")
 
 # %% [markdown] id="explain-proof"
-# One and the same answer for all three. The word still stands there, it has its vector in every layer, and nobody who foretells
-# knows of it. Attention is the only way by which tokens hear of each other: remember it, because all that a KV cache has to keep is
-# what travels on this way.
+# One and the same answer for all three. The word still stands there, and has its vector in every layer, but the position that
+# predicts cannot reach it. Attention is the only way by which tokens hear of each other: remember it, because all that
+# a KV cache has to keep is what travels on this way.
 
 # %% [markdown] id="change-proof"
 # **Change one thing.** Cut only " her" off (`cut[3, 1] = False`), and leave " raised" its look at the word. Are the three answers

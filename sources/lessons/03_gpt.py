@@ -16,7 +16,7 @@
 # **You need** lessons 01 and 02. About 40 minutes, half of them yours.
 #
 # **At the end** you can write a GPT in fifty lines and prove that it is one, say where each of its parameters sits and what
-# its parts are for, and you have trained a small one and seen the moment at which it begins to read.
+# its parts are for, and you have trained a small one and watched it begin to read.
 
 # %% id="imports"
 import torch
@@ -279,9 +279,13 @@ print("without positions, the same at the end:", same_at_the_end(one_block))
 assert same_at_the_end(one_block)
 
 # %% [markdown] id="explain-positions"
-# Without positions, who is with whom is lost. GPT-2's answer is a second table, `wpe`: row 0 for the first place, row 1 for the
-# second, added to the token's row at the entrance. They are **learned** like all weights. So there are as many places as rows,
-# and no more:
+# Without positions, who is with whom is lost. (In one block, which we took on purpose. From the second on the causal mask
+# lets the order through: a token's vector then depends on which tokens stood before it. Models without any positions do
+# train, and learn order from that.)
+
+# %% [markdown] id="learned-positions"
+# GPT-2's answer is a second table, `wpe`: row 0 for the first place, row 1 for the second, added to the token's row at the
+# entrance. They are **learned** like all weights. So there are as many places as rows, and no more:
 
 # %% id="context-length"
 from kvcourse.errors import KVCourseError
@@ -463,8 +467,8 @@ assert learnt.share < 2 * learnt.chance
 print(f"this conversation: loss below 0.2. Others: about chance, {learnt.chance:.0%}")
 
 # %% [markdown] id="explain-steps"
-# It has learned the conversation by heart, and to read it has not learned at all. Against that there is one remedy: a new
-# conversation at every step, so that there is nothing to remember but how to look.
+# It has learned the conversation by heart, but it has not learned to read. There is one remedy: a new conversation at every
+# step, so that there is nothing to remember but how to look.
 
 # %% [markdown] id="ask-before"
 # Before we train on many, one conversation of our own. This is what a model says that has not been trained:
@@ -490,9 +494,10 @@ said_before = reply(untrained)
 print(said_before)
 
 # %% [markdown] id="practice"
-# Now the package's `train`, which does what our loop does, on a batch of new conversations at each step. Two things help: the words that
-# only a fact tells count fifty times as much as the others, and practice begins with short sentences. In the first stage every
-# place stands beside its owner, and all is said again and again:
+# Now the package's `train`: the same loop, on a batch of new conversations at each step. Four things make it fit into a
+# minute. Words that only a fact tells count fifty times as much as the others; positions begin as waves; matrices get another
+# optimizer, Muon; and practice begins with short sentences. In the first stage every place stands beside its owner, and all
+# is said again and again:
 
 # %% id="first-stage"
 words = make_conversation(random.Random(1), 3, "retold", link_words=0).words
@@ -520,12 +525,13 @@ assert after.share > 0.6 > 4 * after.chance
 print("the loss fell by more than half; recall on conversations it has never seen is above 60%")
 
 # %% [markdown] id="explain-live"
-# In a jump, after a slow start. First the model learns which words are frequent, and to name a place that was told, any place:
-# that alone is right more often than chance. Then, within a hundred steps, it tells them apart. Each dip after that is a new
-# stage: one more word between a name and its place. Nobody told it how to read. What has changed?
+# Not evenly, and not in one jump: slowly at first, then steeply. First the model learns which words are frequent, and to name
+# a place that was told, any place: that alone is right more often than chance. Then, within a hundred steps, it tells them
+# apart. Each dip after that is a new stage: one more word between a name and its place. Nobody told it how to read. What has
+# changed?
 
 # %% [markdown] id="ask-heads"
-# For every question of the exam we look at the token that has to foretell the answer, and ask each head how much of its attention
+# For every question of the exam we look at the token that has to predict the answer, and ask each head how much of its attention
 # goes to the one word that tells: the place named in the fact. There are 2 blocks with 4 heads each.
 
 # %% id="guess-heads"
@@ -534,7 +540,7 @@ guess = None  # how much attention would that word get by chance, among some fif
 
 # %% id="copying"
 def attention_to_the_fact(model):
-    """(L, H): the mean attention from where an answer is foretold to the word that tells it."""
+    """(L, H): the mean attention from where an answer is predicted to the word that tells it."""
     rows = []
     for conversation in exam[:20]:
         noted = trace(model, token_ids(model, conversation))
@@ -556,9 +562,9 @@ assert looks["before"].max() < 0.1
 assert looks["after"].max() > 0.3
 
 # %% [markdown] id="explain-heads"
-# Before, all heads look everywhere alike. After, some look straight at the word that tells the answer, wherever it stands, and hand
-# it on: heads that **copy from earlier tokens**. As long as there was none, a right answer was luck. As soon as
-# there was one, many were. Hence the jump.
+# Before, all heads look everywhere alike. After, some look straight at the word that tells the answer, wherever it stands,
+# and hand it on: heads that **copy from earlier tokens**. As long as there was none, a right answer was luck. As they form,
+# recall climbs. Hence the steep part.
 
 # %% [markdown] id="ask-after"
 # The same conversation again. Before training the model said something else. It may be short with us now: the words around a place
@@ -582,9 +588,10 @@ assert "garden" in reply(trained).split()
 # %% [markdown] id="summary"
 # ## In three sentences
 #
-# A GPT is two tables, a stack of equal blocks and a norm; each block adds to every token's vector what attention found elsewhere
-# and what the MLP makes of it. Its parameters sit mostly in MLPs and, in small models, tables, and a formula of five sizes counts
-# them. Training moves them until the next token surprises less, and reading comes in a jump, when heads form that copy.
+# A GPT is two tables, a stack of equal blocks and a norm; each block adds to every token's vector what attention found
+# elsewhere and what the MLP makes of it. Its parameters sit mostly in MLPs and, where the vocabulary is large for the model,
+# in the token table, and a formula of five sizes counts them. Training moves them until the next token surprises less, and
+# reading comes late and then fast, as heads form that copy.
 
 # %% [markdown] id="ask-measured"
 # Measured on this machine. Yours will take another time; the counts stay.

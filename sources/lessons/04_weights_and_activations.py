@@ -232,7 +232,8 @@ for name, tensor, role, origin in (
     print(f"{name:3} {tuple(tensor.shape)!s:11} {role:11} {origin}")
 
 # %% [markdown] id="ask-heads"
-# The trace's `attn.k` is (4, 6, 32): four heads. Two ways to fold (6, 128) into that shape. Which one is right?
+# The trace's `attn.k` is (4, 6, 32): four heads. Lesson 02's trap again: cut the last axis, then exchange axes. Which line
+# does it?
 
 # %% id="guess-heads"
 guess = None  # "a": K.view(4, 6, 32)    "b": K.view(6, 4, 32).transpose(0, 1)
@@ -247,9 +248,8 @@ assert torch.allclose(K.view(6, 4, 32).transpose(0, 1), theirs, atol=1e-4)
 assert not torch.allclose(K.view(4, 6, 32), theirs, atol=1e-4)
 
 # %% [markdown] id="explain-heads"
-# Both have the right shape, so no error would ever be raised. A `view` only sets new borders in the same row of numbers: in (a) head 0
-# is all of token 0 and half of token 1. In (b) tokens stay rows, each is cut into four, and then two axes change places: head h is
-# columns 32·h to 32·h + 31 of every token.
+# Both have the right shape, and only (b) keeps a token's row together while it is cut: head h is columns 32·h to 32·h + 31 of
+# every token.
 
 # %% [markdown] id="change-heads"
 # **Change one thing.** Which columns of `Wk` make head 2, and nothing else? Compute that head alone from them and compare it with
@@ -263,7 +263,7 @@ runs = {}
 for text, run in (("ana is in the garden .", named), ("the cup is with ben .", other)):
     tokens = [tiny.tokenizer.token_text(i) for i in tiny.tokenizer.encode(text)]
     runs[text] = tokens, run["blocks.1.ln1"][0].numpy(), run["blocks.1.attn.k"][0, 0].numpy()
-plot_projection(runs, Wk[:, :32].numpy())
+plot_projection(runs, Wk[:, :32].numpy(), part="head 0")
 
 # %% [markdown] id="ask-poke"
 # A sharper test of who does what. First change one word of the prompt, then, in a copy of the model, one number of `Wk`. K of block 0

@@ -295,9 +295,9 @@ plot_seconds(
 )
 
 # %% [markdown] id="explain-time"
-# The left end is a pass over one token: what remains if nothing is read twice, apart from looking back. A pass over 128 is not 128
-# times as long, and lesson 07 says why. Time comes after proof, though: nobody has shown yet that leaving out the old tokens is
-# allowed.
+# The left end is a pass over one token: about what a step costs when nothing is read twice (looking back at kept rows comes
+# on top). A pass over 128 is not 128 times as long, and lesson 07 says why. Time comes after proof, though: nobody has shown
+# yet that leaving out the old tokens is allowed.
 
 # %% [markdown] id="ask-proof"
 # ## May rows be reused?
@@ -534,7 +534,7 @@ print(f"a guess would get {chance:.0%}")
 # The picture holds for the work. It is wrong about the notes, in four ways:
 
 # %% [markdown] id="teacher-ends"
-# - The notes are **exact**. No summary: each row is, to the bit, what reading again would give.
+# - The notes are **exact**. No summary: each row is what reading again would give, up to rounding in the last digits.
 # - There is **a set per layer**, for every token, thirty for SmolLM2. Only layer 0's are about the words alone.
 # - They **cannot be corrected** in the middle. Change an early token, and every later row is wrong (the × above).
 # - They **grow**, with every token, by the same amount:

@@ -13,8 +13,8 @@
 # %% [markdown] id="opening"
 # # 06 · How does a cache enter attention?
 #
-# **You need** to know what a token, a logit and attention's q, k and v are (lessons 01 and 02). About 35 minutes, half of it
-# yours.
+# **You need** to know what a logit is, attention's q, k and v, and which work plain generation repeats (lessons 01, 02 and 05).
+# About 35 minutes, half of it yours.
 #
 # **At the end** you can add a KV cache to any attention layer, and prove that it changed nothing but the work.
 
@@ -48,8 +48,8 @@ print(f"{plain.cost.tokens:,} tokens went through the model; {len(prompt) + 15} 
 guess = {"q": None, "k": None, "v": None, "scores": None, "mlp_out": None}
 
 # %% [markdown] id="ask-change"
-# First: is it true that old results stay valid? Two runs over seven tokens, and in the second the last token is another one.
-# `trace` runs a model and keeps everything it computes on the way, by name. We compare what the first six positions hold.
+# Lesson 05 compared k and v of two texts. Here also q and the scores, since the next formula needs them. Two runs over seven
+# tokens, the last of them another one in the second run: what do the first six positions hold?
 
 # %% id="untouched"
 ids = tiny.tokenizer.encode("where is ana ? ana is in the garden")[:7]
@@ -84,22 +84,8 @@ print("one q, seven k, seven v: enough for the seventh token, in every block")
 # Everything else that tokens 1 to 6 computed (their q, scores, attention output, MLP output) was read by those tokens
 # themselves, on their way up, and is never asked for again. Old questions are not asked twice; old answers are.
 #
-# So: k and v, of every token, in every block. Those two, and nothing else, are the **KV cache**.
-
-# %% [markdown] id="change-causal"
-# **Change one thing.** All of this rests on the mask that stops a token from looking ahead. Take it away, and print each
-# block on its own line. Where does the first False appear, and why not earlier?
-
-# %% id="not-causal"
-one, two = (trace(tiny, text, causal=False) for text in (ids, other))
-for b in range(tiny.config.n_layer):
-    k1, k2 = (t[f"blocks.{b}.attn.k"][:, :, :6] for t in (one, two))
-    print(f"block {b}: k of the first six untouched: {torch.equal(k1, k2)}")
-
-# %% [markdown] id="explain-causal"
-# Block 0 computes k from the token and its position alone, so it still says True. Its attention then mixes the seventh token
-# into the first six, and from block 1 on everything has changed. That is why an encoder such as BERT cannot be cached this
-# way.
+# So: k and v, of every token, in every block. Those two, and nothing else, are the **KV cache**. (All of this rests on the
+# causal mask: lesson 05 took it away.)
 
 # %% [markdown] id="build"
 # ## The cache, and one new line
@@ -382,7 +368,7 @@ print(f"{len(names)} tensors in the model, fingerprint unchanged")
 # the next.
 
 # %% [markdown] id="map-text"
-# You will find the same four parts in every code base, under other names. Three of them, as of 2026:
+# You will find the same five parts in every code base, under other names. In three code bases, as of 2026:
 #
 # | part | here | labml's GPT-NeoX (`labml_nn/neox`) | Hugging Face transformers 5 |
 # |---|---|---|---|
@@ -416,5 +402,5 @@ for name, out, kind in (("without a cache", plain, None), ("with GrowingCache", 
     print(f"{name:20} {out.cost.tokens:6,} {out.cost.kv_rows:9,}  {took}")
 
 # %% [markdown] id="next"
-# Sixteen tokens made that cache copy its rows fifteen times over. For a thousand it would be five hundred thousand rows per
-# layer. **Next:** what does the cache itself cost, and can it stop moving?
+# Sixteen tokens made that cache copy its rows fifteen times over. For a thousand it would be more than half a million rows
+# per layer. **Next:** what does the cache itself cost, and can it stop moving?

@@ -396,9 +396,9 @@ from kvcourse.viz import memory_plot
 memory_plot()
 
 # %% [markdown] id="explain-plot"
-# Twice the tokens, twice the bytes. Llama 2 7B needs 2 GiB for 4,096 tokens: its 32 heads all have K and V. Llama 3.1 8B, as wide
-# and as deep, needs a quarter, since four query heads share one. Mistral keeps the last 4,096 tokens only: there its line stops
-# rising. Both tricks are lesson 08's.
+# Twice the tokens, twice the bytes. Llama 2 7B needs 2 GiB for 4,096 tokens: its 32 heads all have K and V. Llama 3.1 8B, as
+# wide and as deep, needs a quarter, since four query heads share one. The first Mistral 7B keeps the last 4,096 tokens only
+# (later ones dropped the window): there its line stops rising. Both tricks are lesson 08's.
 
 # %% [markdown] id="calculator-text"
 # Choose your own. The same on the command line: `kvcourse memory --model llama-3.1-8b --context 8192 --batch 4 --dtype int8`.
@@ -451,9 +451,10 @@ for tokens in (1, 128):
     assert (a_byte < 1) == (tokens == 1)
 
 # %% [markdown] id="explain-intensity"
-# Every weight is fetched once a pass, whatever its width, and used once for each token. With one token, a byte that arrives gives
-# a quarter of a multiply-add: the processor waits for memory. With 128, each byte feeds 32 of them, and the processor is the one
-# that is waited for. Decode is limited by **bandwidth**, prefill by arithmetic.
+# Every weight is fetched once a pass, whatever its width, and used once for each token. With one token, a byte that arrives
+# gives a quarter of a multiply-add: the processor waits for memory. With 128, each byte feeds 33 (32 from the weights, the
+# rest is attention), and the processor is the one that is waited for. Decode is limited by **bandwidth**, prefill by
+# arithmetic.
 
 # %% [markdown] id="bandwidth-text"
 # How fast does this machine read? Sum a large array, and multiply it by a row, as a step does; the faster way counts.
@@ -628,9 +629,10 @@ for layers in (4, 20, 28, 30):
     print(f"{layers:6}  {out.drafted:7}  {out.accepted:8}  {out.passes:6}  {blocks:15}")
 
 # %% [markdown] id="explain-speculate"
-# The same sixteen tokens each time. Fewer passes, as hoped. But count the blocks, of which one token needs thirty: no draft here
-# pays. SmolLM2's middle layers were never trained to name the next word, and one of 28 is no cheap draft. Whoever wins
-# by this has a draft made for it, a small sister model or an extra head.
+# The same sixteen tokens each time. Fewer passes, as hoped. But count the blocks (a pass of the whole model is thirty): no
+# draft here computes fewer than the 480 without one. SmolLM2's middle layers were never trained to name the next word, and a
+# draft of 28 layers costs nearly as much as the model. Whoever wins by this has a draft made for it, a small sister model or
+# an extra head.
 
 # %% [markdown] id="ask-tiny"
 # `tiny` has only four layers and a simple world. Its answers are easier to foresee:
@@ -644,6 +646,9 @@ for layers in (1, 2, 3):
     blocks = out.passes * 4 + out.drafted * layers
     accepted = f"{out.accepted} of {out.drafted} guesses accepted"
     print(f"{layers} of 4 layers: {accepted}, {out.passes} passes, {blocks} blocks")
+
+# %% [markdown] id="explain-tiny"
+# Three layers of four save 6 of 96 blocks. Even a good draft pays little when it is nearly as large as the model.
 
 # %% [markdown] id="change-draft"
 # **Change one thing.** Pass `n_draft=1`, then 8. Which of the numbers of guesses is better for a poor draft, and which for a good

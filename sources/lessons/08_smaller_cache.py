@@ -35,8 +35,9 @@ config = smollm2.config
 # %% [markdown] id="levers"
 # ## Three levers
 #
-# Lesson 07's formula: 2 · L · H_kv · D · S · bytes. A trained model fixes the layers L and the head size D. Three factors are
-# left: **H_kv**, the heads that have keys and values; **S**, the tokens that are kept; and the **bytes** of each number.
+# Lesson 07's formula: 2 · L · H_kv · D · S · bytes. Layers L and head size D are left alone here. Three factors remain:
+# **H_kv**, the heads that have keys and values, chosen before training; **S**, the tokens that are kept; and the **bytes** of
+# each number.
 #
 # One of the three can be made smaller on this model with hardly a word changed. Which?
 
@@ -346,9 +347,8 @@ relative = [(length[0] / length[1:].median()).item() for length in lengths]
 plot_first_token(share, relative, evenly=1 / 96)
 
 # %% [markdown] id="explain-sink"
-# From layer 12 on, half of all attention goes to the first token, and there is next to nothing to take: its value vector is short.
-# A softmax must sum to one. A head that finds nothing to say needs somewhere to put its attention, and has learned one: the token
-# that everybody can see. It is called an **attention sink**.
+# Lesson 02's attention sink: from layer 12 on it gets half of all attention, and its value vector is short. What is new here
+# is what happens when it leaves.
 
 # %% id="sink-counted"
 late = range(12, config.n_layer)
@@ -564,14 +564,15 @@ guess = None  # values: "token" or "channel"?
 
 # %% id="who-shares"
 mask = causal_mask(torch.arange(128), torch.arange(128))
+ways = {
+    "channel": lambda x: rounded(x.unflatten(2, (-1, 32)), axis=3).flatten(2, 3),
+    "token": lambda x: rounded(x, axis=3),
+}
 totals = {}
 for b in late:
     # z: what attention returned
     q, k, v, z = (seen[f"blocks.{b}.attn.{name}"] for name in ("q", "k", "v", "z"))
-    for scale, rounds in (
-        ("channel", lambda x: rounded(x.unflatten(2, (-1, 32)), axis=3).flatten(2, 3)),
-        ("token", lambda x: rounded(x, axis=3)),
-    ):
+    for scale, rounds in ways.items():
         for name, moved, out in (
             ("keys", rounds(k) - k, attend(q, rounds(k), v, mask) - z),
             ("values", rounds(v) - v, attend(q, k, rounds(v), mask) - z),
@@ -588,9 +589,27 @@ assert totals["values", "token"][1] < totals["values", "channel"][1]
 assert totals["values", "token"][0] > totals["values", "channel"][0]
 
 # %% [markdown] id="explain-values"
-# Keys: per channel, by a factor of three. Values are the surprise: per channel moves the numbers less and the *result* more. The
-# sink is why. Its v is short and gets half of all attention. Sharing a scale with 31 longer ones, it is off by as much as they
-# are, and that is half of every result. With a scale of its own it is nearly exact.
+# Keys: per channel, by a factor of three. Values are the surprise: per channel moves the numbers less and the *result* more.
+# Is the sink why? Its v is short. If it shares a scale with 31 longer vectors, it gets their large error, and with half of
+# the attention on it that error goes into every result. So keep the first token's v exact, and measure again:
+
+# %% id="sink-exact"
+exact_sink = {}
+for b in late:
+    q, k, v, z = (seen[f"blocks.{b}.attn.{name}"] for name in ("q", "k", "v", "z"))
+    for scale, rounds in ways.items():
+        values = rounds(v)
+        values[:, :, 0] = v[:, :, 0]  # the sink's, as it was
+        moved = (attend(q, k, values, mask) - z).abs().mean().item()
+        exact_sink[scale] = exact_sink.get(scale, 0) + moved / len(late)
+for scale, moved in exact_sink.items():
+    print(f"values one scale per {scale:7}, the sink exact: the result moves by {moved:.3f}")
+assert exact_sink["channel"] < exact_sink["token"]
+
+# %% [markdown] id="explain-sink-exact"
+# Now per channel wins, for values as for keys: the sink was why. With a scale for each token it has one of its own, and is
+# nearly exact without being treated apart. Keys per channel and values per token is the scheme of KIVI (Liu et al. 2024), and
+# of our cache.
 
 # %% [markdown] id="residual"
 # One more piece. A key's scale needs a whole group of 32 tokens, so the newest wait in full precision: the **residual**, the last 32
@@ -694,6 +713,12 @@ plot_memory_and_error(families, exact=results["everything, 32 bits"][:2])
 # At a quarter of the bytes, rounding costs next to nothing here, and forgetting a lot: the text asks for what was forgotten.
 # Two things the plot does not show. Rounded rows still grow with the text; a window never does. And codes are made into numbers
 # again at every step, so this cache saves memory, not time.
+
+# %% [markdown] id="newer-models"
+# Newer models pull such levers before training. In Gemma 3 five layers of six have a window, in gpt-oss every second one, and each
+# head's softmax there has a learned sink, so that no token has to be one. DeepSeek-V2 and V3 keep two things for each token and
+# layer: one short vector, from which K and V of all heads are made, and one rotated key that all heads share. This is called
+# **multi-head latent attention**.
 
 # %% [markdown] id="change"
 # **Change one thing.** Give `TEXT` a last paragraph that repeats nothing, and rebuild the table. Which rows move? Then try

@@ -13,8 +13,8 @@
 # %% [markdown] id="opening"
 # # 11 · What survives between turns?
 #
-# **You need** to know what a KV cache and a prefix cache keep, and how a paged cache is forked (lessons 06, 09 and 10). About 45
-# minutes, half of it yours.
+# **You need** to know what a KV cache and a prefix cache keep, and how a paged cache is forked (lessons 06, 09 and 10). Two
+# sittings of about 40 minutes each, half of them yours.
 #
 # **At the end** you can keep a conversation so that a turn costs what is new in it, branch it, take turns back, put it on disk,
 # and go on in another process; and you refuse every file that is not what it was.
@@ -260,10 +260,10 @@ assert [out.usage.cached_tokens for out in blocks] == [n // 16 * 16 for n in exa
 #
 # | | session cache | prefix cache | provider prompt cache (lesson 13) |
 # |---|---|---|---|
-# | whose K/V | one conversation's | many requests', each common start once | your organisation's requests', at the provider |
+# | whose K/V | one conversation's | many requests', each common start once | your organisation's or workspace's requests', at the provider |
 # | found by | its name: you come back to it | the longest equal start of the ids | the same, in the provider's steps and above its minimum |
 # | you send | what is new | everything | everything, and part of it is billed at another price |
-# | ends | when you say so | when room is needed | after minutes without use; nothing is promised |
+# | ends | when you say so | when room is needed | after minutes or hours; nothing is promised |
 # | you see | every row, on disk too | how many tokens were found | a number in the usage fields, and the bill |
 
 # %% [markdown] id="explain-three"
@@ -456,6 +456,9 @@ assert again.usage.computed_tokens == reply.usage.computed_tokens - 1 and off(br
 # **Change one thing.** Give a session `cache=SlidingCache(32)` (lesson 08) and talk past 32 tokens. What do `rewind` and `regenerate`
 # say, and why can they not help? What would you have had to do before the turn?
 
+# %% [markdown] id="rest"
+# A good place to stop: everything from here on can wait for another day.
+
 # %% [markdown] id="disk"
 # ## To disk
 #
@@ -524,7 +527,7 @@ for name, (row_bytes, rate) in machines.items():
     print(f"{name:30} {row_bytes:7,} bytes a token × {rate:6,} tokens/s = {needed:.2f} GB/s")
 
 # %% [markdown] id="explain-worth"
-# (The two rates are orders of magnitude; the first is about this machine's.) Here any disk wins by far. A card that computes 10,000
+# (The two rates are round numbers, good for the order of magnitude.) Here any disk wins by far. A card that computes 10,000
 # tokens a second needs a fast one, and a slow network loses to it. That product is the one figure to know before K/V is moved anywhere.
 # LMCache, which keeps K/V on disk and sends it between machines, lives by it.
 

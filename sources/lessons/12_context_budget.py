@@ -145,7 +145,7 @@ assert nine.share <= 1 < sent_so_far / nine.limit
 plot_two_figures({"an agent that sends everything": list(replay.ledger)}, 32_000)
 
 # %% [markdown] id="gauge-fault"
-# A gauge that divides the second by the size of the window says 159% after step 9, while nearly three quarters of the window are empty. This
+# (On a log scale a square bends down; it does not slow.) A gauge that divides the second by the size of the window says 159% after step 9, while nearly three quarters of the window are empty. This
 # happened: Claude Code's status data carried cumulative figures (issue 13783), ccusage drew them as a share of the window (823: "1000%+"),
 # OpenClaw showed 228% (83526). Ours cannot: the ledger takes nothing the window could not have held.
 
@@ -289,7 +289,7 @@ plot_two_figures({"compact near the limit": list(runs["compact near the limit"].
 from kvcourse.viz.budget_plots import plot_bills
 
 bills = {name: run.billed(prices) for name, run in runs.items()}
-plot_bills(bills, f"input tokens, at prices of {rules.as_of}")
+plot_bills(bills, f"billed, in units of one plain input token, at prices of {rules.as_of}")
 
 # %% id="order"
 billed = {name: bill.total for name, bill in bills.items()}
@@ -309,18 +309,22 @@ assert sent["crop oldest"] < sent["replay all"] and billed["crop oldest"] > 3 * 
 # **Change one thing:** the price list. Where a cached token costs half, or nothing is cached at all, does the order stay?
 
 # %% id="providers"
-providers = ("anthropic", "deepseek", "gemini", "openai")
+providers = ("anthropic", "deepseek", "gemini", "openai:tenth", "openai")
 lists = {name: rules_of(name).prices() for name in providers} | {"no cache": NO_CACHE}
-factors = (f"{one.cached:>6} / {one.computed:<5}" for one in lists.values())
-print(f"{'cached / computed':24}" + "".join(factors))
-print(f"{'':24}" + "".join(f"{name:>12}  " for name in lists))
+factors = (f"{one.cached:>6} / {one.computed:<4}" for one in lists.values())
+print(f"{'cached / computed':22}" + "".join(factors))
+print(f"{'':22}" + "".join(f"{name:>12} " for name in lists))
 for name, run in runs.items():
-    print(f"{name:24}" + "".join(f"{run.billed(one).total:12,.0f}  " for one in lists.values()))
+    print(f"{name:22}" + "".join(f"{run.billed(one).total:12,.0f} " for one in lists.values()))
 
 # %% [markdown] id="explain-providers"
 # Without a cache cropping saves, as everybody expects: what is sent is what is paid. The cheaper a cached token is, the more of the bill is what
 # was computed, and the order turns: at half the price, cropping has lost to replaying. (These bills take every hit as certain. What a provider does not keep, and for
 # how long it keeps the rest, comes in lesson 13.)
+
+# %% [markdown] id="explain-openai"
+# (`openai` alone is GPT-4o's price list; `openai:tenth` is GPT-5's, which has Gemini's two figures. From GPT-5.6 on they are
+# Anthropic's.)
 
 # %% [markdown] id="compaction"
 # ## Where the summary stands
@@ -628,7 +632,7 @@ print(f"window {book.share:.1%} · sent {sent:,} · computed {computed:,}")
 print(*(read(a, b) for a, b in pairwise(book)), sep="\n")
 
 # %% [markdown] id="explain-own-log"
-# (OpenAI finds in steps of 128 tokens, so even the second request, which may only have appended, misses from a round number on. The third is the one to
+# (OpenAI's models before GPT-5.6 find in steps of 128 tokens, so even the second request, which may only have appended, misses from a round number on. The third is the one to
 # look at.)
 
 # %% [markdown] id="monday-list"

@@ -21,7 +21,6 @@
 
 # %% id="imports"
 import random
-import time
 
 import torch
 
@@ -71,8 +70,8 @@ for where, requests in orders.items():
     print(f"{where:14} {found(requests)}, together {sum(found(requests))}")
 
 # %% [markdown] id="explain-toy"
-# One token of 9 decides about the other 8. It is not what is in a prompt that misses, but what stands *in front* of what is in it. That is
-# lesson 10's rule read the other way: K and V of a token depend on all that came before it.
+# One token of 9 decides about the other 8. A token misses not for what it is, but for what stands *in front* of it. That is lesson
+# 10's rule read the other way: K and V of a token depend on all that came before it.
 #
 # The package counts the same from ids; we hold ours against it and use that one.
 
@@ -134,19 +133,23 @@ print(clocked[1]["messages"][0]["content"][:60], "...")
 guess = None
 
 # %% id="judged"
-seconds = {}
+logs = {}
+
+
+def send(log):
+    """Send a log to SmolLM2 with a radix prefix cache, empty at first. What the model counts."""
+    pc = RadixPrefixCache(smollm2, max_bytes=2**28)
+    ids = [render(body_of(body), tok).ids for body in log]
+    return [generate(smollm2, one, max_new_tokens=1, prefix_cache=pc).usage for one in ids]
 
 
 def judged(name, log):
-    """Lint a log, send it to SmolLM2 with a radix prefix cache, and compare what both count."""
-    report, pc = lint_requests(log, tok), RadixPrefixCache(smollm2, max_bytes=2**28)
-    ids = [render(body_of(body), tok).ids for body in log]
-    start = time.perf_counter()
-    usages = [generate(smollm2, one, max_new_tokens=1, prefix_cache=pc).usage for one in ids]
-    seconds[name] = time.perf_counter() - start
+    """Lint a log, send it to the model, and compare what both count."""
+    report, usages = lint_requests(log, tok), send(log)
     # Token for token
     assert [one.cached_tokens for one in report.counts] == [one.cached_tokens for one in usages]
     total, hits = sum(one.prompt_tokens for one in usages), sum(one.cached_tokens for one in usages)
+    logs[name] = log, total - hits
     cause = report.groups[0].cause.replace("_", " ")
     print(f"{name:26} prompt {total:5}  found {hits:5}  computed {total - hits:5}  {cause}")
     return report
@@ -175,7 +178,7 @@ print(report)
 # - round it to the day, and leave it where it is;
 # - behind the last question, and take it away when the next one comes;
 # - behind the last question, and leave it there;
-# - leave it out, and offer a tool that tells the time.
+# - leave it out.
 #
 # Which one computes most, which least?
 
@@ -201,8 +204,9 @@ _ = judged("left out", plain)
 
 # %% [markdown] id="explain-places"
 # Each is far from the 740 of a clock in front. A clock that is taken away later was computed for one request, and all that
-# stood behind it is computed again. One that is left there costs its own tokens once, and stays in the window. Text that has
-# been sent is sent: **append, never edit**.
+# stood behind it is computed again. One that is left there costs its own tokens once, and stays in the window. A tool that tells
+# the time adds its definition once, in front, and a call only when the time is asked for. Text that has been sent is sent: **append,
+# never edit**.
 
 # %% [markdown] id="four-more"
 # ## Four more ways to miss
@@ -349,7 +353,7 @@ assert report.groups[0].cause == "template"
 # those.
 
 # %% id="checked-count"
-print(f"{5 * len(seconds)} predictions, all of them equal to what was counted")
+print(f"{5 * len(logs)} predictions, all of them equal to what was counted")
 
 # %% [markdown] id="rule"
 # ## The rule
@@ -366,8 +370,8 @@ print(f"{5 * len(seconds)} predictions, all of them equal to what was counted")
 # ### The layout editor
 #
 # Choose a part in the list (click, or arrow keys), move it with *up* and *down*, mark it as fixed or as changing, and watch
-# hits and bill (in dollars, at 3.00 for a million input tokens). It opens with OpenAI's rules, which count in steps of 128 tokens;
-# under *local* every token counts. Before you move the clock: which single place costs least, and does it matter whether it stands
+# hits and bill (in dollars, at 3.00 for a million input tokens). It opens with the rules of OpenAI's GPT-4o, in steps of 128
+# tokens; under *local* every token counts. Before you move the clock: which single place costs least, and does it matter whether it stands
 # in front of the question or behind it?
 
 # %% id="layout-editor" tags=["volatile"]
@@ -412,7 +416,11 @@ for name in [*names.split(), "deepseek"]:
 # **Minimum**: a shorter prefix is not kept, and no error says so. **Step** (granularity): hits are counted in whole ones.
 # **Lifetime**: without use, at Gemini since it was made; a dash: none is stated. **Read** and **write** are factors of the
 # price of an input token. And two families: found is the *longest prefix* of any earlier request, or only what ended at a
-# **breakpoint**, a mark in the request. What stands behind a colon is a variant of the rules, for other models or settings.
+# **breakpoint**, a mark in the request.
+
+# %% [markdown] id="explain-variants"
+# What stands behind a colon is a variant of the rules, for other models or settings. `openai` alone is GPT-4o's; `openai:tenth` is
+# GPT-5's; from GPT-5.6 on it is `openai:breakpoints`.
 
 # %% [markdown] id="change-rules"
 # **Change one thing.** Print `rules_of("openai").note` and its `sources`: which of the figures does the note take back for some model? A
@@ -420,7 +428,7 @@ for name in [*names.split(), "deepseek"]:
 
 # %% [markdown] id="ask-money"
 # The five requests of the editor, a thousand such conversations, at 3.00 dollars for a million input tokens (without a cache
-# that is 38.25). One column a provider, one row a layout. In which column does the order matter most? In which cells does
+# that is 38.25). One column a set of rules, one row a layout. In which columns does the order matter most? In which cells does
 # a cache cost more than none?
 
 # %% id="guess-money"
@@ -434,16 +442,22 @@ layouts = {
     "history cropped": (TOOLS, SYSTEM, DOCUMENTS, toggled(HISTORY), CLOCK, QUESTION),
     "fixed, growing, changing": orders["fixed, growing, changing"],
 }
-columns = ("openai", "openai:tenth", "anthropic", "gemini", "gemini:4096", "deepseek")
-print(f"{'':26}" + "".join(f"{name:>13}" for name in columns))
+columns = ("openai:breakpoints", "openai:tenth", "openai", "anthropic")
+columns += ("gemini", "gemini:4096", "deepseek")
+for line in (0, 1):  # the provider, and under it the variant
+    print(f"{'':26}" + "".join(f"{[*name.split(':'), ''][line]:>11}" for name in columns))
 for layout, parts in layouts.items():
     bills = [replay_requests(requests_of(parts), name).cost * 3.0 / 1000 for name in columns]
-    print(f"{layout:26}" + "".join(f"{bill:13.2f}" for bill in bills))
+    print(f"{layout:26}" + "".join(f"{bill:11.2f}" for bill in bills))
 
 # %% [markdown] id="explain-money"
 # One base price for all, so that only rules differ; the real ones are far apart. Where writing costs 1.25 and nothing is read, a cache is a
 # surcharge; the span from first row to last is widest there. In Gemini's third row the fixed tokens in front, 1,200, are below its minimum.
 # And with a minimum of 4,096 none of these prompts is cached, in whatever order.
+
+# %% [markdown] id="explain-columns"
+# (In columns with breakpoints, marks stand behind the fixed parts in front, behind the history and at the end. DeepSeek's step is
+# of 2024; see its note.)
 
 # %% id="money-figure"
 two = {name: layouts[name] for name in ("documents by score", "fixed, growing, changing")}
@@ -484,27 +498,30 @@ for n_tokens in (1023, 1024, 1151, 1152, 1279, 1280):
     print(n_tokens, {name: one.reusable(n_tokens) for name, one in rules.items()})
 
 # %% [markdown] id="ask-marks"
-# **Breakpoints.** Some APIs mark the newest message on their own, and let you add marks. A fixed part of 2,000 tokens, and ten different
-# questions about it. How many of them hit, with the automatic mark alone? And with one behind the fixed part?
+# **Breakpoints.** OpenAI from GPT-5.6 on, and Anthropic if asked to, mark the newest message on their own, and let you add marks. A
+# fixed part of 2,000 tokens, and ten different questions about it. How many of them hit, with the automatic mark alone? And with
+# one behind the fixed part? And under GPT-5's rules, which know no marks?
 
 # %% id="guess-marks"
-guess = {"newest message": None, "fixed part, too": None}
+guess = {"newest message": None, "fixed part, too": None, "GPT-5": None}
 
 # %% id="marks"
 questions = asked_often(2000, n=10)
 # ends: where a content block of the request (here: fixed part, question) ends;
 # marks: which of these are breakpoints
-for where, marks in {"newest message": (2060,), "fixed part, too": (2000, 2060)}.items():
-    log = [Logged(ids, 60.0 * k, ends=(2000, 2060), marks=marks) for k, ids in enumerate(questions)]
-    replayed = replay_requests(log, "anthropic")
-    hits = sum(one.cached_tokens > 0 for one in replayed.counts)
-    paid, whole = replayed.cost, replayed.cost_without_cache
-    print(f"{where:16} {hits} of 10 hit, billed as {paid:6,.0f} of {whole:6,.0f}")
+for name in ("openai:tenth", "openai:breakpoints", "anthropic"):
+    for where, marks in {"newest message": (2060,), "fixed part, too": (2000, 2060)}.items():
+        sent = [Logged(ids, 60.0 * k, (2000, 2060), marks) for k, ids in enumerate(questions)]
+        replayed = replay_requests(sent, name)
+        hits = sum(one.cached_tokens > 0 for one in replayed.counts)
+        paid, whole = replayed.cost, replayed.cost_without_cache
+        print(f"{name:19} {where:16} {hits} of 10 hit, billed as {paid:6,.0f} of {whole:6,.0f}")
 
 # %% [markdown] id="explain-marks"
 # None, though all ten begin with the same 2,000 tokens: what was stored ended with another question. A mark says *where to store*; a later
 # request finds what ends at one of its own marks, or a few blocks in front of one. A chat that only grows needs no more than the
-# automatic mark; many questions about one text do.
+# automatic mark; many questions about one text do. The log that hits nine times at GPT-5 never hits at GPT-5.6, and costs a quarter
+# more than without a cache, until somebody adds the mark.
 
 # %% [markdown] id="lookback-text"
 # "A few" is the **look-back**: 20 content blocks at Anthropic. An agent whose step has twelve tool calls adds 24 blocks, a call and a result
@@ -607,7 +624,8 @@ for name, messages in {"a request of its own": own, "one more turn": more}.items
 assert count.cached_tokens > 0.8 * count.prompt_tokens
 
 # %% [markdown] id="explain-summaries"
-# The summary is written from rows that are there already. What comes then is a new prefix: fixed part, summary, the last turns.
+# The summary is written from rows that are there already. (Send the same tools and settings with it, or it begins with another
+# prefix, and say that no tool is to be called.) What comes then is a new prefix: fixed part, summary, the last turns.
 # That is one miss behind the fixed part, and it is paid once, if the summary is left alone afterwards. A summary that is
 # rewritten at each turn is a clock, wherever it stands:
 
@@ -653,7 +671,7 @@ assert report.faults == []
 # Nothing, as it should: they say different things. Nor does an order help with
 #
 # - the first request of its kind, and the first after each release, each pause longer than a lifetime, each change of model;
-# - a system part that is another one for each user, because it is *about* the user;
+# - a system part that is *all* about one user (a name alone goes behind what is everybody's);
 # - a prompt below the minimum that has nothing to be gathered with;
 # - output, which is most of some bills.
 #
@@ -703,11 +721,13 @@ assert done.returncode == 1  # there is something to mend
 
 # %% id="lint-page"
 import re
+import textwrap
 
 text = (Path(folder.name) / "desk.html").read_text(encoding="utf-8")
 print(f"{len(text):,} characters of HTML")
 for part in re.findall(r"<h2>(.*?)</h2>|<mark>(.*?)</mark>|<ol>(.*?)</ol>", text):
-    print("·", re.sub(r"<[^>]+>", " ", "".join(part)).strip())
+    shown = "· " + re.sub(r"<[^>]+>", " ", "".join(part)).strip()
+    print(textwrap.fill(shown, 100, subsequent_indent="  "))
 assert "<script" not in text  # a log holds what strangers wrote
 
 # %% [markdown] id="change-lint"
@@ -739,18 +759,22 @@ assert "<script" not in text  # a log holds what strangers wrote
 # *for* a minimum, a step, a set of marks and an interval.
 
 # %% id="measured" tags=["volatile"]
+from kvcourse import timed
+
 pairs = {
     "clock in front": "left out",
-    "id in front": "id in a header",
     "tools as they come": "tools by name",
-    "five documents by score": "five documents by name",
     "two by score, in front": "two with their question",
-    "two versions": "one version",
 }
-print("SmolLM2 on this machine: five prompts until their first token, in seconds, one run each\n")
-print(f"{'':26} {'before':>7} {'after':>7}")
-for before, after in pairs.items():
-    print(f"{before:26} {seconds[before]:7.2f} {seconds[after]:7.2f}   {after}")
+print("SmolLM2 on this machine: five prompts, each until its first token\n")
+for pair in pairs.items():
+    for name in pair:
+        log, computed = logs[name]
+        took = timed(lambda log=log: send(log), runs=3, warmup=0)
+        spread = f"({took.min_s:.2f} to {took.max_s:.2f})"
+        print(f"{name:26} {computed:5} computed {took.median_s:6.2f} s {spread}")
+    print()
+print(f"median of 3 runs, fastest and slowest; {took.device}")
 
 # %% [markdown] id="next"
 # **Your turn:** exercise 13, `13_cache_friendly_prompts.ipynb` in your `work/` folder.

@@ -415,10 +415,13 @@ print(f"{certified.seconds:.1f} s")
 # %% [markdown] id="yours-text"
 # ### For a cache of yours
 #
-# `prove` asks what can be asked of any cache. Here is one with a fault that costs an afternoon: the rows are given up at a reset, and the
-# counter stays.
+# `prove` asks what can be asked of any cache: texts of up to 300 tokens, batches, and cuts, forks and resets in many an order. A fault that
+# first shows later it does not see, and what a cache itself does not promise it does not ask. Here is one with a fault that costs an
+# afternoon: the rows are given up at a reset, and the counter stays.
 
 # %% id="yours"
+import textwrap
+
 from kvcourse.certificate import prove
 
 
@@ -432,7 +435,8 @@ class Mine(PreallocatedCache):
 result = prove(lambda model, capacity: Mine(capacity))
 print(result.summary)
 for failed in result.failed[:2]:
-    print(f"\n{failed.name}\n  {failed.failures[0].case}: {failed.failures[0].why}")
+    told = f"{failed.failures[0].case}: {failed.failures[0].why}"
+    print(f"\n{failed.name}\n" + textwrap.indent(textwrap.fill(told, 100), "  "))
 
 # %% [markdown] id="explain-yours"
 # Which claim, which case, what was seen and what expected. Where logits differ it also says from which position on, by how
@@ -564,8 +568,8 @@ assert len(caught) == len(SPECIMENS) and not blamed
 # %% [markdown] id="closing"
 # ## What to keep
 #
-# A cache is a claim: the same logits, for less work. The claim is cheap to prove, in small models and double precision, for every way that
-# the cache can be used; speed proves nothing. What is right must then be counted, because a right cache can save nothing, and only counts,
+# A cache is a claim: the same logits, for less work. The claim is cheap to prove, in small models and double precision, for the ways in
+# which it will be used; speed proves nothing. What is right must then be counted, because a right cache can save nothing, and only counts,
 # exact and the same on every machine, say what it is worth.
 
 # %% id="counted"
@@ -641,8 +645,8 @@ print(f"median of 3 runs, fastest and slowest; {took.device}")
 # | growing, preallocated | `DynamicCache`, `StaticCache` | – | – | cells of `llama_kv_cache` | `KVCache` |
 # | window, sinks | sliding layers | sliding-window manager | SWA pools | `llama_kv_cache_iswa` | `RotatingKVCache` |
 # | rounded rows | `QuantizedCache` | `kv_cache_dtype="fp8"` | the same | `--cache-type-k` | `QuantizedKVCache` |
-# | block pool | – | `BlockPool` | token and page pools | – | – |
-# | prefix cache | – | hashed blocks | `RadixCache` | slots, `cache_prompt` | `LRUPromptCache` |
+# | block pool | `PagedAttentionCache` (continuous batching) | `BlockPool` | token and page pools | – | – |
+# | prefix cache | hashed blocks, `allow_block_sharing` | hashed blocks | `RadixCache` | slots, `cache_prompt` | `LRUPromptCache` |
 # | namespace | – | `cache_salt` | `extra_key` | – | – |
 # | rows on disk | – | KV connectors | HiCache | state and slot files | `save_prompt_cache` |
 
@@ -655,5 +659,5 @@ print(f"median of 3 runs, fastest and slowest; {took.device}")
 # **Your turn:** exercise 14, `14_capstone.ipynb` in your `work/` folder: name five faults from their charts, and write three tests that find
 # broken caches and leave right ones alone. Then take `prove` to the cache that you use at work.
 #
-# **Next:** nothing of ours. Lesson 05 began with a model that read the whole essay again for every word. You know now what it
+# **Next:** nothing of ours. Lesson 05 began with a loop that read the whole text again for every token. You know now what it
 # takes to stop that, and how to tell whether somebody really has.

@@ -20,7 +20,8 @@ window.kv = {
   panel: () => window.jupyterapp?.shell.currentWidget,
   // A notebook that takes the place of another does not always get the focus: it is looked for among all that are open.
   isReady: path => [...window.jupyterapp?.shell.widgets("main") ?? []].some(tab => tab.context?.path === path
-    && tab.context.isReady && tab.content.widgets.length && tab.sessionContext.session?.kernel?.connectionStatus === "connected"),
+    && tab.context.isReady && tab.content.widgets.length
+    && tab.sessionContext.session?.kernel?.connectionStatus === "connected"),
   kernel: () => kv.panel()?.sessionContext?.session?.kernel,
   cells: () => kv.panel().content.widgets,
   code: () => kv.cells().filter(cell => cell.model.type === "code" && cell.model.sharedModel.source.trim()),
