@@ -31,10 +31,10 @@ fetch: setup-lab ## get the real model (SmolLM2-135M-Instruct), once
 	@$(BIN)/kvcourse fetch smollm2
 
 test: setup-test fetch ## run the tests and every notebook (under 15 minutes)
-	$(BIN)/python -m pytest $(SPREAD) --nbval --nbval-current-env tests notebooks solutions
+	$(BIN)/python -m pytest $(SPREAD) --no-loadscope-reorder --nbval --nbval-current-env tests notebooks solutions
 
 test-all: setup-test fetch ## the same with the full counts
-	KVCOURSE_FULL=1 $(BIN)/python -m pytest $(SPREAD) --nbval --nbval-current-env tests notebooks solutions
+	KVCOURSE_FULL=1 $(BIN)/python -m pytest $(SPREAD) --no-loadscope-reorder --nbval --nbval-current-env tests notebooks solutions
 
 check: setup-test ## formatting, lint, types and structure
 	$(BIN)/ruff format --check

@@ -239,5 +239,5 @@ def _served(make: Make, models: dict[str, CausalLM]) -> tuple[Any, dict[str, str
         if len({id(one) for one in made}) < len(made):
             raise TypeError("it hands out one and the same object again")
     if not made:
-        raise CacheMismatch(next(iter(refused.values())))
+        raise CacheMismatch(next(iter(refused.values())), todo="Make one for a model that it serves.")
     return made[0], refused
