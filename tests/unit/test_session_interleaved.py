@@ -30,6 +30,7 @@ ACTS: dict[str, Callable[[SessionStore, str], Any]] = {
     "pin": lambda store, me: pinned(store),
 }
 WRITES = ["put on disk", "put in memory", "delete", "flush"]
+READS = {"get", "list", "pin"}
 BEFORE: dict[str, Callable[[SessionStore], Any]] = {
     "nothing": lambda store: None,
     "on disk and in memory": lambda store: store.put("a", random_file("secret 0")),
@@ -162,7 +163,8 @@ def test_two_at_once_see_what_they_would_see_one_after_the_other(before, shared,
     def users():
         return Users(tmp_path / f"{next(numbers)}", before, shared)
 
-    for x, y in product(ACTS, ACTS) if shared or full_counts else product(WRITES, WRITES):
+    pairs = product(ACTS, ACTS) if shared or full_counts else product(WRITES, WRITES)
+    for x, y in pairs if full_counts else [pair for pair in pairs if not {*pair} <= READS]:
         act, other = (lambda store, x=x: ACTS[x](store, "1")), (lambda store, y=y: ACTS[y](store, "2"))
         allowed = [in_turn(users(), act, other, other_first) for other_first in (False, True)]
         at, steps = 0, 1
