@@ -4,10 +4,10 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from explain_helpers import explainer
 from helpers import make_model
 from helpers import small_models as small_models
 from prefix_helpers import BLOCK, KINDS, TOKEN_BYTES, FakeModel, filled
@@ -399,17 +399,7 @@ TOOLS = [{"name": "add", "input_schema": {}}, {"name": "cut", "input_schema": {}
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    def run(first, second, *options):
-        paths = []
-        for name, request in (("A.json", first), ("B.json", second)):
-            paths.append(str(tmp_path / name))
-            Path(paths[-1]).write_text(request if isinstance(request, str) else json.dumps(request), encoding="utf-8")
-        with pytest.raises(SystemExit) as end:
-            main(["explain", *paths, "--plain", *options])
-        shown = capsys.readouterr()
-        return end.value.code or 0, shown.out, shown.err
-
-    return run
+    return explainer(tmp_path, capsys, "--plain")
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,14 @@
 import json
 from fractions import Fraction
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from explain_helpers import explainer
 from helpers import small_models as small_models
 
 from kvcourse import cli_explain
-from kvcourse.cli import main
 from kvcourse.cli_explain import Source, compared, find
 from kvcourse.errors import InputError
 from kvcourse.prompts.bodies import body_of, read_body
@@ -39,17 +38,7 @@ def body(*turns, system=None, **more):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    def run(first, second, *options):
-        paths = []
-        for name, request in (("A.json", first), ("B.json", second)):
-            paths.append(str(tmp_path / name))
-            Path(paths[-1]).write_text(request if isinstance(request, str) else json.dumps(request), encoding="utf-8")
-        with pytest.raises(SystemExit) as end:
-            main(["explain", *paths, *options])
-        shown = capsys.readouterr()
-        return end.value.code or 0, shown.out, shown.err
-
-    return run
+    return explainer(tmp_path, capsys)
 
 
 # Documents.

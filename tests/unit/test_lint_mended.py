@@ -5,21 +5,15 @@ import random
 
 import pytest
 from helpers import small_models as small_models
+from lint_helpers import BYTES, WORDS, computed_and_cost, in_turn
 
 from kvcourse.cli import main
 from kvcourse.prompts.bodies import body_of, render
 from kvcourse.prompts.judge import judge
 from kvcourse.prompts.layout import lint_requests
 from kvcourse.prompts.lint_page import as_page
-from kvcourse.providers import replay_requests
-from kvcourse.tokenizers import BPETokenizer, ChatTemplate
 
 pytestmark = pytest.mark.usefixtures("small_models")
-
-TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
-NAMES = [*sorted(BPETokenizer.alphabet()), "<|im_start|>", "<|im_end|>"]
-BYTES = BPETokenizer({one: n for n, one in enumerate(NAMES)}, [], special=NAMES[-2:], chat=ChatTemplate(TURNS))
-WORDS = "river stone window market copper garden letter winter signal harbor pencil violet".split()
 
 
 def sentence(rng, least, most):
@@ -47,15 +41,7 @@ def cropped_logs(seed):
     size = rng.choice((15, 60))
     chats = [chat(rng, front, rng.randint(4, 12), rng.choice((3, 5, 9)), rng.choice((0, 0, 2, 6)), size)
              for _ in range(rng.randint(1, 3))]  # fmt: skip
-    pairs = []
-    while any(chats):
-        pairs.append(rng.choice([one for one in chats if one]).pop(0))
-    return [now for now, _ in pairs], [mended for _, mended in pairs]
-
-
-def computed_and_cost(log, provider):
-    made = replay_requests([render(body_of(body), BYTES).ids for body in log], provider)
-    return made.prompt_tokens - made.cached_tokens, made.cost
+    return in_turn(rng, chats)
 
 
 @pytest.mark.parametrize("provider", ["local", "openai", "openai:tenth", "deepseek", "gemini"])

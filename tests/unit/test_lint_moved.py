@@ -4,19 +4,14 @@ import random
 
 import pytest
 from helpers import small_models as small_models
+from lint_helpers import BYTES, WORDS, computed_and_cost, in_turn
 
 from kvcourse.prompts.bodies import body_of, render
 from kvcourse.prompts.judge import judge
 from kvcourse.prompts.layout import lint_requests
-from kvcourse.providers import replay_requests
-from kvcourse.tokenizers import BPETokenizer, ChatTemplate
 
 pytestmark = pytest.mark.usefixtures("small_models")
 
-TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
-MARKS = [*sorted(BPETokenizer.alphabet()), "<|im_start|>", "<|im_end|>"]
-BYTES = BPETokenizer({one: n for n, one in enumerate(MARKS)}, [], special=MARKS[-2:], chat=ChatTemplate(TURNS))
-WORDS = "river stone window market copper garden letter winter signal harbor pencil violet".split()
 PROVIDERS = ["local", "deepseek", "openai:tenth", "anthropic:512", "openai:breakpoints"]
 
 
@@ -56,15 +51,7 @@ def talks(seed, branches=False):
     rules = prose(rng, rng.choice((4, 12, 40)))
     several = [list(conversation(rng, rules, lambda k, t=20 * t: clock(k + t), rng.randint(6, 12), branches)) for t in range(
         rng.randint(1, 3))]  # fmt: skip
-    pairs = []
-    while any(several):
-        pairs.append(rng.choice([one for one in several if one]).pop(0))
-    return [now for now, _ in pairs], [then for _, then in pairs]
-
-
-def computed_and_cost(log, provider):
-    made = replay_requests([render(body_of(body), BYTES).ids for body in log], provider)
-    return made.prompt_tokens - made.cached_tokens, made.cost
+    return in_turn(rng, several)
 
 
 @pytest.mark.parametrize("branches", [False, True])
